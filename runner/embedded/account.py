@@ -1,0 +1,95 @@
+"""Which OS user runs the embedded server: the caller, or another one when the caller is root."""
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.errors import EmbeddedError
+
+OWN_USER = "runner-postgres"
+CALL_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """The OS user that owns the data and runs the programs of PostgreSQL."""
+
+    uid: int
+    gid: int
+    name: str
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether no change of user is needed."""
+        return self.uid == os.geteuid()
+
+    def run(
+        self, program: Path, *arguments: str | Path, env: Mapping[str, str], log: Path | None = None
+    ) -> tuple[int, str]:
+        """Run a program as this user, in a session of its own; returns exit code and output.
+
+        The own session keeps Ctrl-C and a kill of the caller's process group away from it. With
+        `log`, the output is appended there instead: a daemon that inherits a pipe never closes it.
+        """
+        with open(log or os.devnull, "ab") as sink:
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=sink if log else subprocess.PIPE,
+                stderr=sink if log else subprocess.STDOUT,
+                env=dict(env),
+                cwd="/",
+                umask=0o077,
+                start_new_session=True,
+                timeout=CALL_SECONDS + 10,
+                check=False,
+                user=None if self.is_caller else self.uid,
+                group=None if self.is_caller else self.gid,
+                extra_groups=None if self.is_caller else [],
+            )
+        return done.returncode, (done.stdout or b"").decode(errors="replace").strip()
+
+    def own(self, path: Path) -> None:
+        """Give a path that we have just made to this user."""
+        if not self.is_caller:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+
+def account_for(data: Path) -> Account:
+    """The owner of existing data; else the caller; else, for root, a system user (made once)."""
+    uid = data.stat().st_uid if data.exists() else os.geteuid()
+    if uid == 0:
+        entry = _lookup(OWN_USER) or _create() or _lookup("postgres")
+        if entry is None:
+            raise EmbeddedError(
+                "PostgreSQL refuses to run as root and no other system user could be made",
+                hint=f"make one: useradd --system {OWN_USER}",
+            )
+        return Account(entry.pw_uid, entry.pw_gid, entry.pw_name)
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:  # as in a container with an arbitrary uid; initdb will tell if it minds
+        return Account(uid, os.getegid(), str(uid))
+    return Account(uid, entry.pw_gid, entry.pw_name)
+
+
+def _lookup(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _create() -> pwd.struct_passwd | None:
+    """Make the system user; None where that is not possible (no useradd, a read-only /etc)."""
+    useradd = shutil.which("useradd") or shutil.which("useradd", path="/usr/sbin:/sbin")
+    if useradd is None:
+        return None
+    command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_USER]
+    # A second command may be making it at the same moment: what counts is that it exists after.
+    subprocess.run(command, capture_output=True, timeout=CALL_SECONDS, check=False)
+    return _lookup(OWN_USER)

@@ -1,0 +1,178 @@
+"""Make, start, probe and stop the server of one place. The caller holds the lock for changes."""
+
+import os
+import shlex
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg import pq, sql
+
+from runner.embedded import processes
+from runner.embedded.account import CALL_SECONDS, Account, account_for
+from runner.embedded.binaries import Binaries, find_binaries, reachable
+from runner.embedded.place import DATABASE, USER, Place, make_private
+from runner.errors import EmbeddedError
+
+PROBE_SECONDS = 3  # a server that accepts a connection but says nothing for so long is stuck
+LOG_BYTES = 10_000_000  # a longer log is set aside at the next start
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "cluster_name": "runner",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "checkpoint_timeout": "15min",
+    "jit": "off",  # costs more than the whole of a short statement
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    "lc_messages": "C",
+}
+
+
+def ensure_running(place: Place, alone: bool, only: Path | None = None) -> None:
+    """Start the server unless it answers, and make the database; `alone`: nobody else uses it."""
+    if not alive(place):
+        account = account_for(place.data)
+        _prepare(place, account, alone)
+        programs = find_binaries(place.version(), only)
+        programs = reachable(programs, account, _store(place))
+        if place.version() is None:
+            _initialise(place, account, programs)
+        _start(place, account, programs)
+    _make_database(place)
+
+
+def alive(place: Place) -> bool:
+    """Whether it answers a real connection; one that is starting or stopping is waited for."""
+    end = time.monotonic() + CALL_SECONDS
+    while (answer := _ping(place)) == pq.Ping.REJECT:
+        if time.monotonic() > end:
+            raise EmbeddedError(f"the server is still starting or stopping, see {place.log}")
+        time.sleep(0.02)
+    return answer == pq.Ping.OK
+
+
+def stop(place: Place) -> None:
+    """Stop it, whoever started it: fast (ends sessions, writes a checkpoint), else at once.
+
+    Raises EmbeddedError when it is still there after that.
+    """
+    for number, seconds in ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0)):
+        pid = processes.postmaster(place.data)
+        if pid is not None:
+            processes.send(pid, number)
+        if processes.wait_gone(place.data, seconds if pid else 0.0):
+            return
+    processes.end_orphans(place.data)
+
+
+def _ping(place: Place) -> pq.Ping:
+    conninfo = f"{place.url('postgres')}&connect_timeout={PROBE_SECONDS}"
+    return pq.Ping(pq.PGconn.ping(conninfo.encode()))
+
+
+def _prepare(place: Place, account: Account, alone: bool) -> None:
+    """Private directories, and no trace of an earlier server that would stop a new one."""
+    for path in (place.server, place.sockets):
+        make_private(path, account)
+    pid = processes.postmaster(place.data)
+    if pid is not None and not alone:
+        raise EmbeddedError(
+            f"the server (pid {pid}) runs but does not answer in {place.sockets}, and others use it"
+        )
+    if pid is not None:
+        stop(place)
+    processes.end_orphans(place.data)
+    # Now nothing serves the data, whatever number the files hold: PostgreSQL itself would refuse
+    # a truncated file, and a PID that by now belongs to somebody else.
+    stale = [place.data / "postmaster.pid", *place.sockets.glob(".s.PGSQL.*")]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    if place.log.exists() and place.log.stat().st_size > LOG_BYTES:
+        place.log.rename(place.log.with_suffix(".old"))
+
+
+def _initialise(place: Place, account: Account, programs: Binaries) -> None:
+    """initdb beside the final place, then rename: a killed one leaves no half-made data."""
+    new = place.data.with_name("data.new")
+    shutil.rmtree(new, ignore_errors=True)
+    if place.data.exists():
+        raise EmbeddedError(f"{place.data} is not data of PostgreSQL", hint="move it away")
+    locale = ["--locale=C"]
+    if programs.major >= 17:
+        locale += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    fixed = ("-U", USER, "-A", "trust", "-E", "UTF8", "--data-checksums", *locale)
+    initdb = programs.path / "initdb"
+    code, output = account.run(initdb, "-D", new, *fixed, env=_environment())
+    if code:
+        shutil.rmtree(new, ignore_errors=True)
+        _fail(f"initdb: {_reason(output)}", place, account)
+    new.rename(place.data)
+
+
+def _start(place: Place, account: Account, programs: Binaries) -> None:
+    """By pg_ctl, which leaves the server in a session of its own without us as its parent."""
+    before = place.log.stat().st_size if place.log.exists() else 0
+    settings = {**SETTINGS, "unix_socket_directories": str(place.sockets)}
+    options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
+    arguments = ("start", "-s", "-w", "-t", str(round(CALL_SECONDS)), "-o", options)
+    # PGDATA, not -D: pg_ctl puts the argument of -D into a shell command between double quotes.
+    env = _environment() | {"PGDATA": str(place.data)}
+    _own_log(place, account)
+    code, _ = account.run(programs.path / "pg_ctl", *arguments, env=env, log=place.log)
+    if code or not alive(place):
+        with open(place.log, "rb") as log:
+            log.seek(before)
+            _fail(_reason(log.read().decode(errors="replace")), place, account)
+
+
+def _own_log(place: Place, account: Account) -> None:
+    """We open it, so it is made first and given to the server's user."""
+    descriptor = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    os.close(descriptor)
+    account.own(place.log)
+
+
+def _store(place: Place) -> Path:
+    """Where a copy of the programs goes."""
+    store = place.home / "binaries"
+    if os.geteuid() == 0 and not store.exists():
+        store.mkdir()
+        store.chmod(0o755)
+    return store
+
+
+def _make_database(place: Place) -> None:
+    """At every start, not only at the first: a kill may have come between initdb and here."""
+    try:
+        with psycopg.connect(place.url("postgres"), autocommit=True) as conn:
+            query = "select from pg_database where datname = %s"
+            if conn.execute(query, [DATABASE]).fetchone() is None:
+                conn.execute(sql.SQL("create database {}").format(sql.Identifier(DATABASE)))
+    except psycopg.Error as error:
+        raise EmbeddedError(f"the server answers, but: {error}".strip()) from error
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the caller's PG*, LC_* or secrets; TZ and locale come from the settings."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return kept | {"LC_ALL": "C"}
+
+
+def _reason(output: str) -> str:
+    """The line that tells why: the last FATAL, PANIC or error, else the last one at all."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if any(w in line for w in ("FATAL:", "PANIC:", "error:"))]
+    return (telling or lines or ["no output"])[-1]
+
+
+def _fail(reason: str, place: Place, account: Account) -> None:
+    hint = f"see {place.log}" if place.log.exists() else None
+    if "ermission denied" in reason and not account.is_caller:
+        hint = f"as root the server runs as user {account.name}: put RUNNER_HOME where that may go"
+    raise EmbeddedError(f"PostgreSQL did not start: {reason}", hint=hint)
