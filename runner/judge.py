@@ -1,0 +1,141 @@
+"""What becomes of a claim that did not end in completion. Pure: every way a task can go on is here.
+
+The order of judgement over an ended handler, in `runner.roles`: committed = done, however late; else
+the lease is lost = nothing is written; else a stop = refunded; else it failed.
+"""
+
+import random
+from dataclasses import dataclass
+
+from .backoff import Backoff
+from .wire import How, Outcome
+
+INTERRUPTED_TOO_OFTEN = "interrupted too often"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The numbers of a claimed row that its future depends on."""
+
+    task_id: int
+    fence: int
+    attempt: int  # this one included
+    max_attempts: int
+    released: int
+    solo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is written to the row, and how that counts."""
+
+    outcome: Outcome
+    state: str
+    attempt: int
+    released: int
+    solo: bool
+    delay_seconds: float = 0.0
+    cause: str | None = None
+    error: str | None = None  # None: keep what a handler said before
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges claims under one backoff; `rng` gives the jitter."""
+
+    backoff: Backoff
+    rng: random.Random
+
+    def failed(
+        self,
+        claim: Claim,
+        cause: str,
+        error: str | None = None,
+        *,
+        delay: float | None = None,
+        backoff: Backoff | None = None,
+        final: bool = False,
+    ) -> Verdict:
+        """The handler failed or took its process with it: the attempt is kept."""
+        dead = final or claim.attempt >= claim.max_attempts
+        wait = delay if delay is not None else (backoff or self.backoff).delay(
+            claim.attempt, self.rng
+        )
+        return Verdict(
+            Outcome.DEAD if dead else Outcome.RETRIED,
+            "dead" if dead else "scheduled",
+            claim.attempt,
+            claim.released,
+            claim.solo,
+            0.0 if dead else wait,
+            cause,
+            error,
+            failed=True,
+        )
+
+    def snoozed(self, claim: Claim, delay: float) -> Verdict:
+        """The handler asked to be called later: the attempt is refunded."""
+        return Verdict(
+            Outcome.SNOOZED,
+            "scheduled",
+            claim.attempt - 1,
+            claim.released,
+            claim.solo,
+            delay,
+            "snoozed",
+        )
+
+    def released(self, claim: Claim, *, started: bool) -> Verdict:
+        """A graceful stop, or a claim that nobody began: refunded, ready at once, never bounded."""
+        return Verdict(
+            Outcome.RELEASED,
+            "ready",
+            claim.attempt - 1,
+            claim.released + started,
+            claim.solo,
+            cause="stopped" if started else None,
+        )
+
+    def interrupted(self, claim: Claim, cause: str, *, solo: bool = False) -> Verdict:
+        """Lease or connection lost, through no fault of the task: refunded, after a backoff.
+
+        A task that is interrupted again and again may well be the reason: at more than three times its
+        attempts it is dead.
+        """
+        released = claim.released + 1
+        if released > 3 * claim.max_attempts:
+            return Verdict(
+                Outcome.DEAD,
+                "dead",
+                claim.attempt,
+                released,
+                claim.solo,
+                cause=f"{INTERRUPTED_TOO_OFTEN}, last: {cause}",
+                failed=True,
+            )
+        return Verdict(
+            Outcome.RELEASED,
+            "scheduled",
+            claim.attempt - 1,
+            released,
+            claim.solo or solo,
+            self.backoff.delay(released, self.rng),
+            cause,
+        )
+
+    def settled(self, claim: Claim, how: How, cause: str, started_fence: int) -> Verdict:
+        """A claim whose worker is gone; `started_fence` is that of the one it had begun, or 0."""
+        if how is How.SWEPT:
+            # Nobody is left who knows whether it had begun. The first time it is given the benefit of
+            # the doubt; from then on it runs alone, so that the next time it is known.
+            if claim.solo:
+                return self.failed(claim, cause)
+            return self.interrupted(claim, cause, solo=True)
+        if claim.fence != started_fence:
+            return self.released(claim, started=False)
+        if how is How.DIED:
+            return self.failed(claim, cause)
+        if how is How.STOPPED:
+            return self.released(claim, started=True)
+        return self.interrupted(claim, cause)

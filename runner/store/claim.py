@@ -1,0 +1,129 @@
+"""Claiming: which kinds to look at, from where, and the one statement that takes tasks."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from .sql import query
+
+STRATUM_SECONDS = 2.0
+
+
+class Kind(NamedTuple):
+    """What claims choose between."""
+
+    queue: str
+    task_type: str
+    priority: int
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one worker is within a kind: the last shuffle it took, and the low-water mark."""
+
+    at: float = float("-inf")
+    mark: float = float("-inf")
+
+
+@dataclass(slots=True)
+class Row:
+    """A task as its claim returns it."""
+
+    task_id: int
+    queue: str
+    task_type: str
+    params: Any
+    priority: int
+    shuffle: float
+    attempt: int
+    max_attempts: int
+    released: int
+    fence: int
+    solo: bool
+    idempotency_key: str | None
+    created_at: datetime
+
+
+@dataclass
+class Places:
+    """A worker's places in all kinds it has met lately."""
+
+    of: dict[Kind, Place] = field(default_factory=dict)
+
+    def know(self, kinds: Collection[Kind]) -> None:
+        """Exactly these kinds exist for us now; places in those known already stay."""
+        self.of = {kind: self.of.get(kind) or Place() for kind in kinds}
+
+    def took(self, row: Row) -> None:
+        """Go on behind this row; after a wrap, nothing is left below it."""
+        place = self.of.setdefault(Kind(row.queue, row.task_type, row.priority), Place())
+        if row.shuffle <= place.at:
+            place.mark = max(place.mark, row.shuffle)
+        place.at = row.shuffle
+
+    def found_nothing(self, stratum: float) -> None:
+        """A look over every kind was empty: the marks rise to two strata ago, never above.
+
+        Transactions that began before may still commit rows below; full looks find those.
+        """
+        for place in self.of.values():
+            place.mark = max(place.mark, stratum - 2)
+            place.at = max(place.at, place.mark)
+
+
+def compose_claim(priorities: Mapping[str, int]) -> sql.Composed:
+    """The claim statement with the CASE over the task type that `--priority` asks for."""
+    whens = [
+        sql.SQL("when {} then {}").format(sql.Literal(name), sql.Literal(rank))
+        for name, rank in priorities.items()
+    ]
+    rank: sql.Composable = sql.SQL("k.priority")
+    if whens:
+        rank = sql.SQL("case k.task_type {} else k.priority end").format(sql.SQL(" ").join(whens))
+    return query("claim").format(rank=rank)
+
+
+def list_kinds(conn: psycopg.Connection[Any]) -> list[Kind]:
+    """The kinds that have ready rows, known to us or not."""
+    with conn.cursor(row_factory=class_row(Kind)) as cursor:
+        return cursor.execute(query("kinds")).fetchall()
+
+
+def claim(
+    conn: psycopg.Connection[Any],
+    statement: sql.Composed,
+    worker_id: UUID,
+    places: Places,
+    most: Mapping[str, int],
+    *,
+    wanted: int = 1,
+    fair: bool = False,
+    full: bool = False,
+) -> Sequence[Row]:
+    """Take up to `wanted` tasks of the kinds in `places`, committed when this returns.
+
+    `most` gives max_attempts by type for rows that have none yet; `fair` leaves the CASE out; `full`
+    looks below the low-water marks as well.
+    """
+    kinds = places.of
+    values = {
+        "worker_id": worker_id,
+        "queues": [kind.queue for kind in kinds],
+        "types": [kind.task_type for kind in kinds],
+        "priorities": [kind.priority for kind in kinds],
+        "ats": [place.at for place in kinds.values()],
+        "marks": [place.mark for place in kinds.values()],
+        "known": list(most),
+        "most": list(most.values()),
+        "wanted": wanted,
+        "fair": fair,
+        "last_lap": 2 if full else 1,
+    }
+    with conn.cursor(row_factory=class_row(Row)) as cursor:
+        return cursor.execute(statement, values, prepare=True).fetchall()

@@ -1,0 +1,52 @@
+-- name: complete
+-- Deletes a task whose claim is ours; the xid decides later, should the reply to COMMIT be lost.
+delete from runner.task
+where task_id = %(task_id)s and lease_owner = %(worker_id)s and fence = %(fence)s
+  and state = 'running'
+returning pg_current_xact_id()::text, current_setting('runner.claim', true);
+
+-- name: leave_receipt
+-- Remembers the key of the task just completed; no row when somebody completed it before.
+insert into runner.receipt (idempotency_key, task_id, task_type)
+values (%(key)s, %(task_id)s, %(task_type)s)
+on conflict do nothing
+returning task_id;
+
+-- name: end_claim
+-- Ends a claim in any other way than by completion: running -> ready, scheduled or dead.
+update runner.task
+set state = %(state)s, attempt = %(attempt)s, released = %(released)s, solo = %(solo)s,
+    lease_owner = null, claimed_at = null, cause = %(cause)s,
+    last_error = coalesce(%(error)s, last_error),
+    last_failed_at = case when %(failed)s then clock_timestamp() else last_failed_at end,
+    run_at = case when %(state)s = 'scheduled'
+                  then clock_timestamp() + make_interval(secs => %(delay)s) else run_at end,
+    shuffle = runner.shuffle()
+where task_id = %(task_id)s and lease_owner = %(worker_id)s and fence = %(fence)s
+  and state = 'running';
+
+-- name: xact_status
+-- What became of a transaction whose COMMIT was sent and not answered.
+select pg_xact_status(%(xid)s::xid8);
+
+-- name: delete_worker
+-- First half of settling: takes the lease, and waits for a claim in flight. Null = whatever it says.
+delete from runner.worker
+where worker_id = %(worker_id)s
+  and (%(seen_until)s::timestamptz is null or lease_until = %(seen_until)s)
+returning worker_id;
+
+-- name: claims_of
+-- Second half, in the same transaction but under a new snapshot: what that worker held.
+select task_id, task_type, fence, attempt, max_attempts, released, solo
+from runner.task
+where lease_owner = %(worker_id)s and state = 'running'
+order by task_id
+for update;
+
+-- name: terminate_backend
+-- Ends the session that a dead or cut-off worker left in the server, and with it its locks.
+select pg_terminate_backend(a.pid, 500)
+from runner.worker w join pg_stat_activity a on a.pid = w.backend_pid
+where w.worker_id = %(worker_id)s and a.backend_start <= w.started_at
+  and a.pid <> pg_backend_pid() and a.application_name like 'runner%%';

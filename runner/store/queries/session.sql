@@ -1,0 +1,13 @@
+-- name: ensure_durable
+-- Commits wait for the disk, whatever the server's or the role's default; stricter settings stay.
+select set_config('synchronous_commit', 'on', false)
+where current_setting('synchronous_commit') in ('off', 'local');
+
+-- name: reset_session
+-- Undoes what a handler left in the session. Never DISCARD ALL: it drops psycopg's prepared statements.
+set session authorization default;
+reset all;
+unlisten *;
+close all;
+discard temp;
+select pg_advisory_unlock_all();

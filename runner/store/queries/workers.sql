@@ -1,0 +1,45 @@
+-- name: register_worker
+-- Announces a worker with a fresh lease; its tasks will name it.
+insert into runner.worker
+    (worker_id, runner_id, role, host, pid, backend_pid, slot, types, queues, lease, lease_until)
+values (%(worker_id)s, %(runner_id)s, %(role)s, %(host)s, %(pid)s, pg_backend_pid(), %(slot)s,
+        %(types)s, %(queues)s, make_interval(secs => %(lease)s),
+        clock_timestamp() + make_interval(secs => %(lease)s))
+on conflict do nothing
+returning worker_id;
+
+-- name: renew
+-- Extends the leases of living workers, however many tasks they hold; waits for no lock.
+with mine as materialized (
+    select worker_id from runner.worker where worker_id = any (%(workers)s::uuid[])
+    order by worker_id for no key update skip locked
+)
+update runner.worker w
+set lease_until = clock_timestamp() + w.lease, done = c.done, failed = c.failed, rss = c.rss
+from mine, unnest(%(workers)s::uuid[], %(done)s::bigint[], %(failed)s::bigint[], %(rss)s::bigint[])
+     as c(worker_id, done, failed, rss)
+where w.worker_id = mine.worker_id and c.worker_id = mine.worker_id
+returning w.worker_id;
+
+-- name: existing_workers
+-- Which of these workers still have a row: the others have been settled or swept.
+select worker_id from runner.worker where worker_id = any (%(workers)s::uuid[]);
+
+-- name: held
+-- Every running task of these workers.
+select lease_owner, task_id, fence from runner.task
+where state = 'running' and lease_owner = any (%(workers)s::uuid[]);
+
+-- name: register_runner
+-- Announces a parent process.
+insert into runner.runner (runner_id, host, pid, procs, lease)
+values (%(runner_id)s, %(host)s, %(pid)s, %(procs)s, make_interval(secs => %(lease)s))
+on conflict (runner_id) do update set procs = excluded.procs;
+
+-- name: set_idle
+-- Tells enqueuers whether a NOTIFY is of use.
+update runner.runner set idle = %(idle)s where runner_id = %(runner_id)s and idle <> %(idle)s;
+
+-- name: remove_runner
+-- A parent leaves.
+delete from runner.runner where runner_id = %(runner_id)s;

@@ -1,0 +1,234 @@
+"""What travels between the processes of a fleet, byte by byte.
+
+Events share one pipe with many writers, so each is one fixed-size record far below PIPE_BUF: the
+kernel writes it whole or not at all, without a lock that a killed process could hold. Requests to the
+renewer travel over a SEQPACKET socket, which keeps their borders. Log records are JSON lines of at
+most PIPE_BUF bytes on a pipe of their own.
+"""
+
+import enum
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+NO_ID = bytes(16)
+
+
+class Kind(enum.IntEnum):
+    """What an event says; in brackets the fields that carry something."""
+
+    HELLO = 1  # booted, with this identity from now on [worker]
+    REGISTERED = 2  # the identity's row is in the database [worker]
+    ALIVE = 3
+    CLAIMED = 4  # [task, fence]
+    STARTED = 5  # the handler begins [task, fence, at = limit_at or 0]
+    PROGRESS = 6  # [task, count = done, total in fence]
+    ENDING = 7  # precedes every statement that ends a claim [task, fence]
+    DONE = 8  # the handler returned and its connection sent nothing [task, fence]
+    FINISHED = 9  # written after COMMIT returned [task, fence, flag = Outcome]
+    IDLE = 10  # a look found nothing [at = begun at, flag = 1 for a full look]
+    PROMOTED = 11  # [count]
+    BACKLOG = 12  # runnable tasks that wait [count, at = looked at]
+    RENEWED = 13  # [worker, at = the deadline that follows from it]
+    HELD = 14  # one running row of a renewed worker [worker, task, fence, at = asked at]
+    LOST = 15  # the worker's row is gone [worker]
+    SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
+    ANSWERED = 17  # the renewer is through with the newest request
+    REFUSED = 18  # a worker could not boot for a reason that a restart will not change [flag = code]
+
+
+class Outcome(enum.IntEnum):
+    """How a claim ended."""
+
+    NONE = 0  # there was nothing to end
+    OK = 1
+    RETRIED = 2
+    DEAD = 3
+    RELEASED = 4  # refunded and given back
+    SNOOZED = 5
+    LOST = 6  # no longer ours: nothing was written
+
+
+class How(enum.IntEnum):
+    """Why a claim is settled by somebody else than its worker."""
+
+    DIED = 1  # in its handler, of its own: charged
+    LEASE_LOST = 2  # killed because its lease ended: refunded, with a backoff
+    STOPPED = 3  # by a stop: refunded, ready at once
+    DISCONNECTED = 4  # its connection broke: refunded, with a backoff
+    SWEPT = 5  # found by a sweep, nobody knows whether it had started: refunded, solo from then on
+
+
+@dataclass(slots=True, frozen=True)
+class Event:
+    """One record on the event pipe."""
+
+    kind: Kind
+    incarnation: int
+    worker: bytes = NO_ID
+    task: int = 0
+    fence: int = 0
+    at: float = 0.0
+    count: int = 0
+    flag: int = 0
+
+
+_MAGIC = 0xB7E1
+_MAGIC_BYTES = struct.pack("<H", _MAGIC)
+_EVENT = struct.Struct("<HBBI16sqqdq")
+EVENT_SIZE = _EVENT.size
+
+
+def pack_event(event: Event) -> bytes:
+    """The record of an event, EVENT_SIZE bytes."""
+    return _EVENT.pack(
+        _MAGIC,
+        event.kind,
+        event.flag,
+        event.incarnation,
+        event.worker,
+        event.task,
+        event.fence,
+        event.at,
+        event.count,
+    )
+
+
+class EventReader:
+    """Cuts the byte stream of the event pipe into events; skips what nobody of ours wrote."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.strays = 0  # stretches of bytes skipped so far
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """The events that `data` completes. Never raises, whatever the bytes."""
+        data = self._rest + data
+        at = 0
+        while len(data) - at >= EVENT_SIZE:
+            event = self._parse(data, at)
+            if event is None:
+                self.strays += 1
+                found = data.find(_MAGIC_BYTES, at + 1)
+                at = found if found >= 0 else len(data) - 1
+            else:
+                yield event
+                at += EVENT_SIZE
+        self._rest = data[at:]
+
+    @staticmethod
+    def _parse(data: bytes, at: int) -> Event | None:
+        magic, kind, flag, incarnation, worker, task, fence, when, count = _EVENT.unpack_from(
+            data, at
+        )
+        if magic != _MAGIC or kind not in _KINDS:
+            return None
+        return Event(_KINDS[kind], incarnation, worker, task, fence, when, count, flag)
+
+
+_KINDS: dict[int, Kind] = {int(kind): kind for kind in Kind}
+
+
+class Order(enum.IntEnum):
+    """What the parent tells a child over its control pipe."""
+
+    EXTEND = 1  # the lease lasts until [at]
+    STOP = 2  # claim nothing more; leave when the work in hand is done
+    LOOK = 3  # look for work now, fully
+
+
+_ORDER = struct.Struct("<Hd")
+ORDER_SIZE = _ORDER.size
+
+
+def pack_order(order: Order, at: float = 0.0) -> bytes:
+    """The record of an order, ORDER_SIZE bytes."""
+    return _ORDER.pack(order, at)
+
+
+def unpack_orders(data: bytes) -> Iterator[tuple[Order, float]]:
+    """The whole orders in `data`; one writer on one pipe, so they are never torn."""
+    for order, at in _ORDER.iter_unpack(data[: len(data) // ORDER_SIZE * ORDER_SIZE]):
+        yield Order(order), at
+
+
+@dataclass(slots=True, frozen=True)
+class Renewal:
+    """One worker in a renewal request, with the counts that its row shows."""
+
+    worker: bytes
+    done: int = 0
+    failed: int = 0
+    rss: int = 0  # bytes
+
+
+@dataclass(slots=True, frozen=True)
+class Settle:
+    """What the parent knows of a dead worker: what it had started, and how it ended."""
+
+    worker: bytes
+    how: How
+    task: int = 0  # 0: it had started nothing
+    fence: int = 0
+    cause: str = ""
+
+
+_RENEW_HEAD = struct.Struct("<cd")
+_RENEWAL = struct.Struct("<16sqqq")
+_SETTLE = struct.Struct("<c16sBqq")
+
+
+def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
+    """A request to renew these workers, asked at this local time."""
+    body = [_RENEWAL.pack(r.worker, r.done, r.failed, r.rss) for r in renewals]
+    return _RENEW_HEAD.pack(b"R", asked_at) + b"".join(body)
+
+
+def pack_settle(settle: Settle) -> bytes:
+    """A request to settle one dead worker."""
+    head = _SETTLE.pack(b"S", settle.worker, settle.how, settle.task, settle.fence)
+    return head + settle.cause.encode("utf-8", "backslashreplace")[:500]
+
+
+def unpack_request(data: bytes) -> tuple[float, list[Renewal]] | Settle:
+    """What a request to the renewer says; ValueError for anything else."""
+    if data[:1] == b"R":
+        _, asked_at = _RENEW_HEAD.unpack_from(data)
+        return asked_at, [Renewal(*one) for one in _RENEWAL.iter_unpack(data[_RENEW_HEAD.size :])]
+    if data[:1] == b"S":
+        _, worker, how, task, fence = _SETTLE.unpack_from(data)
+        cause = data[_SETTLE.size :].decode("utf-8", "ignore")
+        return Settle(worker, How(how), task, fence, cause)
+    raise ValueError("not a request")
+
+
+class EventWriter:
+    """A child's end of the event pipe."""
+
+    def __init__(self, fd: int, incarnation: int) -> None:
+        self.fd = fd
+        self.incarnation = incarnation
+
+    def send(
+        self,
+        kind: Kind,
+        *,
+        worker: bytes = NO_ID,
+        task: int = 0,
+        fence: int = 0,
+        at: float = 0.0,
+        count: int = 0,
+        flag: int = 0,
+    ) -> None:
+        """Write one event with one system call; waits while the pipe is full.
+
+        A parent that is gone ends this process elsewhere (control pipe, life pipe); here it is quiet.
+        """
+        record = _EVENT.pack(
+            _MAGIC, kind, flag, self.incarnation, worker, task, fence, at, count
+        )
+        try:
+            os.write(self.fd, record)
+        except BrokenPipeError:
+            pass
