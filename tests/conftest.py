@@ -1,0 +1,73 @@
+"""Fixtures: servers and databases that are thrown away, and a census of processes."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from runner.embedded import Embedded
+from tests import servers
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Embedded]:
+    """The server of this run (RUNNER_TEST_PG: `embedded` or `system`)."""
+    servers.adopt_orphans(False)  # it is to be nobody's child, so that no census counts it
+    with servers.throw_away_server(servers.chosen_binaries()) as started:
+        servers.prepare(started)
+        yield started
+
+
+@pytest.fixture
+def db(server: Embedded) -> Iterator[servers.Connection]:
+    """A connection (autocommit) to the shared database, emptied before the test."""
+    url = servers.database_url(server.url, servers.SHARED)
+    with psycopg.connect(url, autocommit=True) as conn:
+        servers.empty(conn)
+        yield conn
+
+
+@pytest.fixture
+def db_url(db: servers.Connection, server: Embedded) -> str:
+    """The URL of the database of `db`, for a second session in the same test."""
+    return servers.database_url(server.url, servers.SHARED)
+
+
+@pytest.fixture
+def fresh(server: Embedded) -> Iterator[str]:
+    """The URL of a database of this test's own, for tests that fork, kill or leave locks."""
+    with servers.fresh_database(server) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests marked `process` leave nothing running; what they left is killed, by its PID."""
+    if request.node.get_closest_marker("process") is None:
+        yield
+        return
+    if any(name in request.fixturenames for name in ("server", "db", "db_url", "fresh")):
+        request.getfixturevalue("server")  # before the count, and before we adopt orphans
+    before = servers.descendants()
+    servers.adopt_orphans(True)
+    yield
+    left = _left_over(before, patience_seconds=1.0)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    servers.wait_until(lambda: not _left_over(before), why="left-over processes killed")
+    servers.reap_adopted()
+    assert not left, f"processes left running: {left}"
+
+
+def _left_over(before: dict[int, str], patience_seconds: float = 0.0) -> dict[int, str]:
+    """What is there that was not; one that is just ending gets a moment for it."""
+    end = time.monotonic() + patience_seconds
+    while True:
+        now = servers.descendants()
+        left = {pid: line for pid, line in now.items() if pid not in before}
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.005)
