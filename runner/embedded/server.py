@@ -1,6 +1,7 @@
 """Make, start, probe and stop the server of one place. The caller holds the lock for changes."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -165,10 +166,13 @@ def _environment() -> dict[str, str]:
 
 
 def _reason(output: str) -> str:
-    """The line that tells why: the last FATAL, PANIC or error, else the last one at all."""
+    """The line that tells why: the first after which nothing went on, without its time stamp."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if any(w in line for w in ("FATAL:", "PANIC:", "error:"))]
-    return (telling or lines or ["no output"])[-1]
+    telling = [line for line in lines if re.search("FATAL:|PANIC:|error:", line)]
+    reason = (telling or lines or ["no output"])[0]
+    if reason.endswith("contains errors"):  # in postgresql.conf: which, tells the line before
+        reason = lines[max(lines.index(reason) - 1, 0)]
+    return re.sub(r"^.*?(LOG|FATAL|PANIC|error):\s+", "", reason)
 
 
 def _fail(reason: str, place: Place, account: Account) -> None:

