@@ -74,7 +74,7 @@ def loads_strict(text: str | bytes, *, limit: int = SIZE_LIMIT) -> Any:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidTask(f"params: not JSON: {what} at {where}") from None
     except RecursionError:
-        raise _too_deep(None) from None
+        raise _too_deep() from None
     dumps(value, limit=limit)
     return value
 
@@ -113,7 +113,7 @@ class _Writer:
         return text
 
     def _object(self, value: dict[Any, Any], path: _Path, depth: int) -> str:
-        self._enter(path, depth)
+        self._enter(depth)
         members = []
         for key, member in value.items():
             if not isinstance(key, str):
@@ -125,13 +125,13 @@ class _Writer:
         return "{" + ",".join(members) + "}"
 
     def _array(self, value: list[Any] | tuple[Any, ...], path: _Path, depth: int) -> str:
-        self._enter(path, depth)
+        self._enter(depth)
         items = [self._value(item, (path, index), depth) for index, item in enumerate(value)]
         return "[" + ",".join(items) + "]"
 
-    def _enter(self, path: _Path, depth: int) -> None:
+    def _enter(self, depth: int) -> None:
         if depth > DEPTH_LIMIT:
-            raise _too_deep(path)
+            raise _too_deep()
         self._spend(2)
 
     def _spend(self, size: int) -> None:
@@ -232,8 +232,8 @@ def _too_big(limit: int) -> InvalidTask:
     )
 
 
-def _too_deep(path: _Path) -> InvalidTask:
-    return InvalidTask(f"{_place(path)}: nested more than {DEPTH_LIMIT} deep")
+def _too_deep() -> InvalidTask:
+    return InvalidTask(f"params: nested more than {DEPTH_LIMIT} deep")
 
 
 def _refuse(path: _Path, reason: str) -> NoReturn:
