@@ -33,8 +33,10 @@ build() {
     printf 'runner: installing into %s\n' "$venv" >&2
     "$venv/bin/python" -I -m pip --version >/dev/null 2>&1 ||
         "$python" -I -m venv --clear "$venv" >&2 || fail "could not make $venv"
-    PIP_USER=0 "$venv/bin/python" -I -m pip install --quiet --disable-pip-version-check --no-input \
-        "$@" >&2 || fail "could not install into $venv, for the reason above"
+    # What is built along the way runs in Pythons that do take these from the surroundings.
+    (unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX &&
+        "$venv/bin/python" -I -m pip install -qq --disable-pip-version-check --no-input "$@" >&2) ||
+        fail "could not install into $venv, for the reason above"
     printf '%s\n' "$made_from" >"$venv/made-from.$$"
     mv "$venv/made-from.$$" "$venv/made-from"
 }
