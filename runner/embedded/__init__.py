@@ -10,14 +10,21 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from runner.embedded import processes, server
 from runner.embedded.binaries import Binaries, find_binaries
-from runner.embedded.place import Place, home, make_home, place_at
+from runner.embedded.place import (
+    Place,
+    home,
+    make_home,
+    open_file,
+    place_at,
+    try_exclusive,
+)
 from runner.errors import EmbeddedError
 
 __all__ = ["Binaries", "Embedded", "Status", "find_binaries", "home", "reset", "start", "status"]
@@ -34,6 +41,7 @@ class Embedded:
         self._lock = lock
         self._pid = os.getpid()
         self.url = place.url()
+        self.environment = place.environment()
 
     @classmethod
     def open(cls, home: Path | None = None, *, binaries: Path | None = None) -> "Embedded":
@@ -46,8 +54,11 @@ class Embedded:
         with _changing(place):
             lock = _lock_file(place, "lock")
             try:
-                server.ensure_running(place, alone=_try_exclusive(lock), only=binaries)
+                server.ensure_running(place, alone=try_exclusive(lock), only=binaries)
                 fcntl.flock(lock, fcntl.LOCK_SH)
+            except OSError as error:
+                os.close(lock)
+                raise EmbeddedError(f"{error.filename}: {error.strerror}") from error
             except BaseException:
                 os.close(lock)
                 raise
@@ -153,14 +164,14 @@ def reset(home: Path | None = None) -> None:
 def _leave(place: Place, lock: int) -> None:
     """Stop the server if we are the last. Under the lock for changes nobody can come in between."""
     with _changing(place):
-        if _try_exclusive(lock) and not place.keep.exists():
+        if try_exclusive(lock) and not place.keep.exists() and processes.serving(place.data):
             server.stop(place)
 
 
 def _unused(place: Place) -> bool:
     lock = _lock_file(place, "lock")
     try:
-        return _try_exclusive(lock)
+        return try_exclusive(lock)
     finally:
         os.close(lock)
 
@@ -171,7 +182,7 @@ def _changing(place: Place) -> Iterator[None]:
     lock = _lock_file(place, "change.lock")
     try:
         end = time.monotonic() + CHANGE_SECONDS
-        while not _try_exclusive(lock):
+        while not try_exclusive(lock):
             if time.monotonic() > end:
                 raise EmbeddedError(f"another command has been changing {place.home} for too long")
             time.sleep(0.02)
@@ -181,18 +192,10 @@ def _changing(place: Place) -> Iterator[None]:
 
 
 def _lock_file(place: Place, name: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(place.home / name, flags, 0o600)
+        return open_file(place.home / name)
     except OSError as error:
         raise EmbeddedError(
             f"cannot open {error.filename}: {error.strerror}",
             hint="set RUNNER_HOME to a directory that you can write to",
         ) from error
-
-
-def _try_exclusive(lock: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False

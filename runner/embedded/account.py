@@ -4,7 +4,8 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,25 +29,31 @@ class Account:
         return self.uid == os.geteuid()
 
     def run(
-        self, program: Path, *arguments: str | Path, env: Mapping[str, str], log: Path | None = None
+        self,
+        program: Path,
+        *arguments: str | Path,
+        env: Mapping[str, str],
+        log: int | None = None,
+        inherit: tuple[int, ...] = (),
     ) -> tuple[int, str]:
         """Run a program as this user, in a session of its own; returns exit code and output.
 
         The own session keeps Ctrl-C and a kill of the caller's process group away from it. With
-        `log`, the output is appended there instead: a daemon that inherits a pipe never closes it.
+        the descriptor `log` the output goes there: a daemon that inherits a pipe never closes it.
         """
-        with open(log or os.devnull, "ab") as sink:
+        with _told(program):
             done = subprocess.run(
                 [program, *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=sink if log else subprocess.PIPE,
-                stderr=sink if log else subprocess.STDOUT,
+                stdout=subprocess.PIPE if log is None else log,
+                stderr=subprocess.STDOUT,
                 env=dict(env),
                 cwd="/",
                 umask=0o077,
                 start_new_session=True,
                 timeout=CALL_SECONDS + 10,
                 check=False,
+                pass_fds=inherit,
                 user=None if self.is_caller else self.uid,
                 group=None if self.is_caller else self.gid,
                 extra_groups=None if self.is_caller else [],
@@ -59,9 +66,17 @@ class Account:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
-def account_for(data: Path) -> Account:
-    """The owner of existing data; else the caller; else, for root, a system user (made once)."""
-    uid = data.stat().st_uid if data.exists() else os.geteuid()
+@contextmanager
+def _told(program: Path) -> Iterator[None]:
+    try:
+        yield
+    except subprocess.TimeoutExpired as error:
+        raise EmbeddedError(f"{program} did not end within {error.timeout:.0f} s") from error
+
+
+def account_for(place: Path) -> Account:
+    """The owner of an existing place; else the caller; for root a system user (made once)."""
+    uid = place.stat().st_uid if place.exists() else os.geteuid()
     if uid == 0:
         entry = _lookup(OWN_USER) or _create() or _lookup("postgres")
         if entry is None:

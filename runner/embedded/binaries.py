@@ -112,6 +112,9 @@ def _site_of_wheel(directory: Path) -> Path | None:
 
 def _copy(site: Path, target: Path) -> None:
     """Copy the programs and the libraries that they look for at a relative place beside them."""
+    if not target.parent.exists():
+        target.parent.mkdir()
+        target.parent.chmod(0o755)
     new = target.with_name(target.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     unneeded = shutil.ignore_patterns("include", "*.a", "*.py", "__pycache__")

@@ -5,10 +5,12 @@ RUNNER_HOME/
   change.lock     held by the one that starts or stops it
   keep            there while `runner db start` wants it up without users
   server/         0700, of the server's OS user
+    lock          inherited by every process of the server
     data/  log  s/ (socket)
   binaries/       a copy of the wheel's programs, only where the original is out of reach
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -23,6 +25,7 @@ from runner.errors import EmbeddedError
 DATABASE = "runner"
 USER = "postgres"  # not `runner`: the schema of that name would then be first in the search path
 PORT = 5432
+OPTIONS = "-c timezone=UTC"
 SOCKET_BYTES = 100  # sun_path holds 104 (macOS) or 108 (Linux); libpq and the server add a little
 
 
@@ -69,8 +72,13 @@ class Place:
         """A URL that leaves nothing to the PG* variables of whoever uses it."""
         # PGHOSTADDR beats a host from the URL; some drivers refuse hostaddr, so only when needed.
         pin = "&hostaddr=" if "PGHOSTADDR" in os.environ else ""
-        host, options = quote(str(self.sockets), safe=""), quote("-c timezone=UTC", safe="")
+        host, options = quote(str(self.sockets), safe=""), quote(OPTIONS, safe="")
         return f"postgresql://{USER}@/{database}?host={host}&port={PORT}&options={options}{pin}"
+
+    def environment(self) -> dict[str, str]:
+        """The same for a program of libpq, so that its own arguments can still choose otherwise."""
+        pinned = {"PGHOST": str(self.sockets), "PGPORT": str(PORT), "PGUSER": USER}
+        return pinned | {"PGDATABASE": DATABASE, "PGOPTIONS": OPTIONS}
 
     def version(self) -> int | None:
         """The major version of existing data."""
@@ -128,3 +136,22 @@ def make_private(path: Path, account: Account) -> None:
     if stat.S_IMODE(seen.st_mode) & 0o077:
         raise EmbeddedError(f"{path} is open to other users: not used", hint=f"chmod 700 {path}")
     account.own(path)
+
+
+def open_file(path: Path) -> int:
+    """Open, or make, a file to append to, of its directory's owner; never through a link."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    return descriptor
+
+
+def try_exclusive(lock: int) -> bool:
+    """Take the file lock for us alone, unless another open file holds it in any way."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -14,10 +14,18 @@ from psycopg import pq, sql
 from runner.embedded import processes
 from runner.embedded.account import CALL_SECONDS, Account, account_for
 from runner.embedded.binaries import Binaries, find_binaries, reachable
-from runner.embedded.place import DATABASE, USER, Place, make_private
+from runner.embedded.place import (
+    DATABASE,
+    USER,
+    Place,
+    make_private,
+    open_file,
+    try_exclusive,
+)
 from runner.errors import EmbeddedError
 
-PROBE_SECONDS = 3  # a server that accepts a connection but says nothing for so long is stuck
+PROBE_SECONDS = 10  # a server that accepts a connection but says nothing for so long is stuck
+START_SECONDS = 5.0  # until pg_ctl, once run, shows a process of PostgreSQL
 LOG_BYTES = 10_000_000  # a longer log is set aside at the next start
 SETTINGS = {
     "listen_addresses": "",
@@ -37,11 +45,11 @@ SETTINGS = {
 
 def ensure_running(place: Place, alone: bool, only: Path | None = None) -> None:
     """Start the server unless it answers, and make the database; `alone`: nobody else uses it."""
-    if not alive(place):
-        account = account_for(place.data)
+    if not alive(place) and not _about_to_run(place):
+        account = account_for(place.server)
         _prepare(place, account, alone)
         programs = find_binaries(place.version(), only)
-        programs = reachable(programs, account, _store(place))
+        programs = reachable(programs, account, place.home / "binaries")
         if place.version() is None:
             _initialise(place, account, programs)
         _start(place, account, programs)
@@ -68,8 +76,10 @@ def stop(place: Place) -> None:
         if pid is not None:
             processes.send(pid, number)
         if processes.wait_gone(place.data, seconds if pid else 0.0):
-            return
+            break
     processes.end_orphans(place.data)
+    if place.server.exists():
+        os.close(_take_lock(place))
 
 
 def _ping(place: Place) -> pq.Ping:
@@ -89,6 +99,7 @@ def _prepare(place: Place, account: Account, alone: bool) -> None:
     if pid is not None:
         stop(place)
     processes.end_orphans(place.data)
+    os.close(_take_lock(place))
     # Now nothing serves the data, whatever number the files hold: PostgreSQL itself would refuse
     # a truncated file, and a PID that by now belongs to somebody else.
     stale = [place.data / "postmaster.pid", *place.sockets.glob(".s.PGSQL.*")]
@@ -118,34 +129,51 @@ def _initialise(place: Place, account: Account, programs: Binaries) -> None:
 
 def _start(place: Place, account: Account, programs: Binaries) -> None:
     """By pg_ctl, which leaves the server in a session of its own without us as its parent."""
-    before = place.log.stat().st_size if place.log.exists() else 0
     settings = {**SETTINGS, "unix_socket_directories": str(place.sockets)}
     options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
     arguments = ("start", "-s", "-w", "-t", str(round(CALL_SECONDS)), "-o", options)
     # PGDATA, not -D: pg_ctl puts the argument of -D into a shell command between double quotes.
     env = _environment() | {"PGDATA": str(place.data)}
-    _own_log(place, account)
-    code, _ = account.run(programs.path / "pg_ctl", *arguments, env=env, log=place.log)
-    if code or not alive(place):
-        with open(place.log, "rb") as log:
-            log.seek(before)
-            _fail(_reason(log.read().decode(errors="replace")), place, account)
+    pg_ctl = programs.path / "pg_ctl"
+    lock, log = _take_lock(place), open_file(place.log)
+    try:
+        before = os.fstat(log).st_size
+        code, _ = account.run(pg_ctl, *arguments, env=env, log=log, inherit=(lock,))
+        if code or not alive(place):
+            output = os.pread(log, LOG_BYTES, before).decode(errors="replace")
+            _fail(_reason(output), place, account)
+    finally:
+        os.close(lock)
+        os.close(log)
 
 
-def _own_log(place: Place, account: Account) -> None:
-    """We open it, so it is made first and given to the server's user."""
-    descriptor = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    os.close(descriptor)
-    account.own(place.log)
+def _take_lock(place: Place, patience_seconds: float = 1.0) -> int:
+    """The lock that every process of a server inherits: held while one of them lives.
+
+    It sees what /proc does not: a server in another PID namespace that shares this home, and one
+    that is just being started by somebody who was killed. Without it such data would get a second
+    server, which destroys it. The kernel frees it a moment after the process is gone from /proc.
+    """
+    lock = open_file(place.server / "lock")
+    end = time.monotonic() + patience_seconds
+    while not try_exclusive(lock):
+        if time.monotonic() > end:
+            os.close(lock)
+            raise EmbeddedError(f"a server that cannot be reached from here uses {place.data}")
+        time.sleep(0.01)
+    return lock
 
 
-def _store(place: Place) -> Path:
-    """Where a copy of the programs goes."""
-    store = place.home / "binaries"
-    if os.geteuid() == 0 and not store.exists():
-        store.mkdir()
-        store.chmod(0o755)
-    return store
+def _about_to_run(place: Place) -> bool:
+    """Whether a server that holds its lock but shows no process yet comes to answer."""
+    end = time.monotonic() + START_SECONDS
+    while place.server.exists() and not processes.serving(place.data) and time.monotonic() < end:
+        try:
+            os.close(_take_lock(place, patience_seconds=0.1))
+            return False
+        except EmbeddedError:
+            continue
+    return alive(place)
 
 
 def _make_database(place: Place) -> None:
