@@ -288,6 +288,19 @@ def test_read_only_home_fails_soon_with_the_reason(home: Path) -> None:
 
 
 @root_only
+def test_a_plain_user_has_a_server_of_its_own(home: Path) -> None:
+    def action() -> object:
+        with opened(home) as server, psycopg.connect(server.url) as conn:
+            return conn.execute("select current_setting('data_directory')").fetchone()
+
+    os.chown(home.parent, NOBODY, NOBODY)
+    assert as_nobody(action) == repr((str(place_at(home).data),))
+    assert place_at(home).data.stat().st_uid == NOBODY
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert not status(home).running  # looking as root, too
+
+
+@root_only
 def test_home_out_of_reach_for_the_servers_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     began = time.monotonic()
@@ -371,6 +384,30 @@ def test_lost_socket_restarts_it_when_alone_and_tells_when_not(home: Path) -> No
             opened(home)
     with opened(home) as second:
         assert read_row(second.url) == 42
+
+
+def test_server_out_of_sight_gets_no_second_one_beside_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from another PID namespace that shares the home but not the directory of the socket."""
+    with opened(home):
+        place = place_at(home)
+        with monkeypatch.context() as blind:
+            blind.setattr(processes, "serving", lambda data: {})
+            blind.setattr("runner.embedded.server.START_SECONDS", 0.2)
+            blind.setattr("runner.embedded.server._ping", lambda place: psycopg.pq.Ping.NO_RESPONSE)
+            with pytest.raises(EmbeddedError, match="cannot be reached from here"):
+                opened(home)
+        assert place.data.joinpath("postmaster.pid").exists()
+
+
+def test_starter_killed_in_the_middle(home: Path) -> None:
+    starter = spawn_user(home)
+    wait_until(place_at(home).data.exists)
+    starter.kill()
+    starter.communicate()
+    with opened(home) as server:
+        write_row(server.url)
 
 
 def test_kept_without_users_until_told(home: Path) -> None:

@@ -1,0 +1,73 @@
+"""`runner db …` as it is typed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.embedded import status, stop
+from tests.servers import reachable_directory
+
+pytestmark = pytest.mark.process
+TOP = Path(__file__).parent.parent.parent
+RUN = "from runner.cli.db import db; db()"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with reachable_directory() as path:
+        yield path / "home"
+        stop(path / "home")
+
+
+def run_db(home: Path, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=TOP,
+        env={**os.environ, "RUNNER_HOME": str(home), "PGDATABASE": "elsewhere"},
+        check=False,
+    )
+
+
+def test_url_and_status_start_nothing(home: Path) -> None:
+    told = run_db(home, "url")
+    assert told.stdout == status(home).url + "\n"
+    assert "not running" in told.stderr
+    assert json.loads(run_db(home, "status", "--json").stdout)["running"] is False
+    assert not home.exists()
+
+
+def test_psql_takes_arguments_and_standard_input(home: Path) -> None:
+    run_db(home, "start")
+    shown = run_db(home, "psql", "-At", "-c", "select current_database()")
+    assert (shown.stdout, shown.stderr, shown.returncode) == ("runner\n", "", 0)
+    assert run_db(home, "psql", "-At", stdin="select 40 + 2").stdout == "42\n"
+    assert run_db(home, "psql", "-Atc", "select current_database()", "postgres").stdout == (
+        "postgres\n"
+    )
+    assert run_db(home, "psql", "-c", "select nope").returncode == 1
+    assert "psql" in run_db(home, "psql", "--help").stdout
+
+
+def test_start_keeps_it_and_stop_ends_it(home: Path) -> None:
+    assert run_db(home, "start").stdout == status(home).url + "\n"
+    assert "running\tyes\n" in run_db(home, "status").stdout
+    assert run_db(home, "stop").returncode == 0
+    assert not status(home).running
+
+
+def test_reset_asks_first(home: Path) -> None:
+    run_db(home, "psql", "-c", "create table kept ()")
+    refused = run_db(home, "reset", stdin="n\n")
+    assert refused.returncode == 1
+    assert "with all its tasks?" in refused.stderr
+    assert status(home).version is not None
+    assert run_db(home, "reset", "--yes").returncode == 0
+    assert status(home).version is None
