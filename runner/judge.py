@@ -59,8 +59,8 @@ class Judge:
     ) -> Verdict:
         """The handler failed or took its process with it: the attempt is kept."""
         dead = final or claim.attempt >= claim.max_attempts
-        wait = delay if delay is not None else (backoff or self.backoff).delay(
-            claim.attempt, self.rng
+        wait = (
+            delay if delay is not None else (backoff or self.backoff).delay(claim.attempt, self.rng)
         )
         return Verdict(
             Outcome.DEAD if dead else Outcome.RETRIED,

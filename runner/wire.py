@@ -35,7 +35,7 @@ class Kind(enum.IntEnum):
     LOST = 15  # the worker's row is gone [worker]
     SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
     ANSWERED = 17  # the renewer is through with the newest request
-    REFUSED = 18  # a worker could not boot for a reason that a restart will not change [flag = code]
+    REFUSED = 18  # could not boot, and a restart will not change that [flag = exit code]
 
 
 class Outcome(enum.IntEnum):
@@ -136,21 +136,22 @@ class Order(enum.IntEnum):
     EXTEND = 1  # the lease lasts until [at]
     STOP = 2  # claim nothing more; leave when the work in hand is done
     LOOK = 3  # look for work now, fully
+    IDLE = 4  # to the maintainer: so many workers of a set of queues are idle [group, count]
 
 
-_ORDER = struct.Struct("<Hd")
+_ORDER = struct.Struct("<HHId")
 ORDER_SIZE = _ORDER.size
 
 
-def pack_order(order: Order, at: float = 0.0) -> bytes:
+def pack_order(order: Order, at: float = 0.0, *, group: int = 0, count: int = 0) -> bytes:
     """The record of an order, ORDER_SIZE bytes."""
-    return _ORDER.pack(order, at)
+    return _ORDER.pack(order, group, count, at)
 
 
-def unpack_orders(data: bytes) -> Iterator[tuple[Order, float]]:
-    """The whole orders in `data`; one writer on one pipe, so they are never torn."""
-    for order, at in _ORDER.iter_unpack(data[: len(data) // ORDER_SIZE * ORDER_SIZE]):
-        yield Order(order), at
+def unpack_orders(data: bytes) -> Iterator[tuple[Order, float, int, int]]:
+    """The whole orders in `data` as (order, at, group, count); one writer, so never torn."""
+    for order, group, count, at in _ORDER.iter_unpack(data[: len(data) // ORDER_SIZE * ORDER_SIZE]):
+        yield Order(order), at, group, count
 
 
 @dataclass(slots=True, frozen=True)
@@ -223,11 +224,9 @@ class EventWriter:
     ) -> None:
         """Write one event with one system call; waits while the pipe is full.
 
-        A parent that is gone ends this process elsewhere (control pipe, life pipe); here it is quiet.
+        A parent that is gone ends this process through its control pipe; here it is quiet.
         """
-        record = _EVENT.pack(
-            _MAGIC, kind, flag, self.incarnation, worker, task, fence, at, count
-        )
+        record = _EVENT.pack(_MAGIC, kind, flag, self.incarnation, worker, task, fence, at, count)
         try:
             os.write(self.fd, record)
         except BrokenPipeError:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from runner import embedded
-from runner.errors import EmbeddedError, NothingChanged
+from .. import embedded
+from ..errors import EmbeddedError, NothingChanged
 
 
 @click.group()

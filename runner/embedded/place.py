@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from runner.embedded.account import Account
-from runner.errors import EmbeddedError
+from ..errors import EmbeddedError
+from .account import Account
 
 DATABASE = "runner"
 USER = "postgres"  # not `runner`: the schema of that name would then be first in the search path

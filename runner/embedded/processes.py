@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from runner.errors import EmbeddedError
+from ..errors import EmbeddedError
 
 PROC = Path("/proc")
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import psycopg
 from psycopg import pq, sql
 
-from runner.embedded import processes
-from runner.embedded.account import CALL_SECONDS, Account, account_for
-from runner.embedded.binaries import Binaries, find_binaries, reachable
-from runner.embedded.place import (
+from ..errors import EmbeddedError
+from . import processes
+from .account import CALL_SECONDS, Account, account_for
+from .binaries import Binaries, find_binaries, reachable
+from .place import (
     DATABASE,
     USER,
     Place,
@@ -22,7 +23,6 @@ from runner.embedded.place import (
     open_file,
     try_exclusive,
 )
-from runner.errors import EmbeddedError
 
 PROBE_SECONDS = 10  # a server that accepts a connection but says nothing for so long is stuck
 START_SECONDS = 5.0  # until pg_ctl, once run, shows a process of PostgreSQL

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
+from psycopg.rows import class_row, scalar_row
 
 from .sql import query
 
@@ -60,11 +60,11 @@ class Places:
         """Exactly these kinds exist for us now; places in those known already stay."""
         self.of = {kind: self.of.get(kind) or Place() for kind in kinds}
 
-    def took(self, row: Row) -> None:
+    def took(self, row: Row, stratum: float) -> None:
         """Go on behind this row; after a wrap, nothing is left below it."""
         place = self.of.setdefault(Kind(row.queue, row.task_type, row.priority), Place())
         if row.shuffle <= place.at:
-            place.mark = max(place.mark, row.shuffle)
+            place.mark = max(place.mark, min(row.shuffle, stratum - 2))
         place.at = row.shuffle
 
     def found_nothing(self, stratum: float) -> None:
@@ -95,6 +95,13 @@ def list_kinds(conn: psycopg.Connection[Any]) -> list[Kind]:
         return cursor.execute(query("kinds")).fetchall()
 
 
+def database_seconds(conn: psycopg.Connection[Any]) -> float:
+    """The database's clock, in seconds since the epoch."""
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        found: float = cursor.execute(query("database_seconds")).fetchone() or 0.0
+        return found
+
+
 def claim(
     conn: psycopg.Connection[Any],
     statement: sql.Composed,
@@ -105,11 +112,14 @@ def claim(
     wanted: int = 1,
     fair: bool = False,
     full: bool = False,
+    failed_before: datetime | None = None,
+    created_before: datetime | None = None,
 ) -> Sequence[Row]:
     """Take up to `wanted` tasks of the kinds in `places`, committed when this returns.
 
     `most` gives max_attempts by type for rows that have none yet; `fair` leaves the CASE out; `full`
-    looks below the low-water marks as well.
+    looks below the low-water marks as well. The bounds, on the database's clock, are a drain's: tasks
+    that failed since are left, and in a snapshot those that came later.
     """
     kinds = places.of
     values = {
@@ -124,6 +134,8 @@ def claim(
         "wanted": wanted,
         "fair": fair,
         "last_lap": 2 if full else 1,
+        "failed_before": failed_before,
+        "created_before": created_before,
     }
     with conn.cursor(row_factory=class_row(Row)) as cursor:
         return cursor.execute(statement, values, prepare=True).fetchall()

@@ -86,9 +86,7 @@ def settle(
         return [_end_for(conn, worker_id, row, judge) for row in rows]
 
 
-def return_orphans(
-    conn: psycopg.Connection[Any], judge: Callable[[Claim], Verdict]
-) -> list[Ended]:
+def return_orphans(conn: psycopg.Connection[Any], judge: Callable[[Claim], Verdict]) -> list[Ended]:
     """End running rows that no worker row stands behind; call it inside a transaction."""
     with conn.cursor(row_factory=namedtuple_row) as cursor:
         rows: Sequence[Any] = cursor.execute(query("orphans")).fetchall()

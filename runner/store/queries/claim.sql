@@ -54,6 +54,9 @@ with me as materialized (
         select t.task_id from runner.task t
         where t.state = 'ready' and t.queue = s.queue and t.task_type = s.task_type
           and t.priority = s.priority and t.shuffle > s.low and t.shuffle <= s.high
+          and (%(failed_before)s::timestamptz is null
+               or coalesce(t.last_failed_at < %(failed_before)s, true))
+          and (%(created_before)s::timestamptz is null or t.created_at <= %(created_before)s)
         order by t.shuffle limit %(wanted)s for update skip locked) found
     limit %(wanted)s
 )
@@ -69,3 +72,7 @@ where t.task_id = any (array(select task_id from picked))
 returning t.task_id, t.queue, t.task_type, t.params, t.priority, t.shuffle, t.attempt,
           t.max_attempts, t.released, t.fence, t.solo, t.idempotency_key,
           greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at;
+
+-- name: database_seconds
+-- The database's clock.
+select extract(epoch from clock_timestamp())::float8;

@@ -9,16 +9,13 @@ set state = 'ready', shuffle = runner.shuffle()
 where task_id = any (array(
     select task_id from runner.task
     where state = 'scheduled' and run_at <= (select clock_timestamp())
+      and (%(failed_before)s::timestamptz is null
+           or coalesce(last_failed_at < %(failed_before)s, true))
     order by run_at limit 1000 for update skip locked));
 
 -- name: notify
 -- Wakes the idle of every host after a pass made tasks ready.
 select pg_notify('runner', '') where exists (select from runner.runner where idle);
-
--- name: next_due
--- Seconds until the next scheduled task is due; null when none is.
-select least(extract(epoch from min(run_at) - clock_timestamp()), 86400)::float8
-from runner.task where state = 'scheduled';
 
 -- name: leases
 -- Every lease with whether the database says that it has ended; one beyond its own length has, too:
@@ -83,3 +80,36 @@ returning worker_id;
 -- name: release_drain_lock
 -- Lets the next drain in.
 delete from runner.worker where worker_id = %(worker_id)s and role = 'drain';
+
+-- name: look
+-- The poll for all: when the next scheduled task is due, and which kinds wait, one descent each.
+with recursive kind as (
+    (select queue, task_type, priority from runner.task where state = 'ready'
+     order by queue, task_type, priority limit 1)
+    union all
+    select next.queue, next.task_type, next.priority
+    from kind k cross join lateral (
+        select t.queue, t.task_type, t.priority from runner.task t
+        where t.state = 'ready'
+          and (t.queue, t.task_type, t.priority) > (k.queue, k.task_type, k.priority)
+        order by t.queue, t.task_type, t.priority limit 1) next
+), due as (
+    select least(extract(epoch from min(run_at) - clock_timestamp()), 86400)::float8 as next_due
+    from runner.task where state = 'scheduled' and run_at < 'infinity'
+)
+select due.next_due, k.queue, k.task_type,
+       exists (
+        select from runner.pause p
+        where (p.queue is null or p.queue = k.queue)
+          and (p.task_type is null or p.task_type = k.task_type)
+          and (p.until is null or p.until > clock_timestamp())) as paused
+from due left join (select distinct queue, task_type from kind) k on true;
+
+-- name: types_of
+-- The types that the workers of one parent have handlers for.
+select distinct unnest(types) from runner.worker where runner_id = %(runner_id)s;
+
+-- name: ended_leases
+-- Drain locks and workers of runners whose lease ended long ago, for a pass that has not watched.
+select worker_id, lease_until from runner.worker
+where lease_until < clock_timestamp() - lease;

@@ -1,0 +1,181 @@
+"""The renewer: one connection that extends leases and settles dead workers, when the parent asks."""
+
+import random
+import select
+import socket
+from uuid import UUID
+
+import psycopg
+
+from ..clock import now
+from ..config import ALIVE_SECONDS, FleetConfig
+from ..judge import Claim, Judge, Verdict
+from ..logpipe import LogPipe
+from ..store import ending, workers
+from ..store.connect import connect
+from ..supervisor.role import Ends, Seat
+from ..wire import EventWriter, How, Kind, Outcome, Renewal, Settle, unpack_request
+
+RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
+LOCKED_RETRIES = 5
+
+
+class Renewer:
+    """Serves one parent. Only its newest renewal request counts; settles are done one by one."""
+
+    def __init__(self, config: FleetConfig, requests: int, seat: Seat, ends: Ends) -> None:
+        self.config = config
+        self.requests = socket.socket(fileno=requests)
+        self.requests.setblocking(False)
+        self.control = ends.control
+        self.events = EventWriter(ends.events, seat.incarnation)
+        self.log = LogPipe(ends.log, role="renewer")
+        self.rng = random.Random()
+        self.judge = Judge(config.backoff, self.rng)
+        self.conn: psycopg.Connection[object] | None = None
+        self.newest: tuple[float, list[Renewal]] | None = None
+        self.settles: dict[bytes, Settle] = {}
+        self.away_since: float | None = None
+        self.retry_seconds = RETRY_FIRST_SECONDS
+
+    def run(self) -> int:
+        """Answer requests until the parent says stop, or is gone."""
+        self.attend()
+        while not self.told_to_stop():
+            self.read_requests()
+            self.attend()
+            self.events.send(Kind.ALIVE)
+        return 0
+
+    def told_to_stop(self) -> bool:
+        """Wait for something to do; True when the parent has said or done something on control: the
+        renewer is sent nothing there but its stop."""
+        if self.newest or self.settles or self.conn is None:
+            seconds = self.retry_seconds * (0.5 + self.rng.random())
+        else:
+            seconds = ALIVE_SECONDS
+        fds: list[int] = [self.control, self.requests.fileno()]
+        ready, _, _ = select.select(fds, [], [], seconds)
+        return self.control in ready
+
+    def read_requests(self) -> None:
+        """Take in what has been asked meanwhile."""
+        while True:
+            try:
+                data = self.requests.recv(1 << 18)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            request = unpack_request(data)
+            if isinstance(request, Settle):
+                self.settles[request.worker] = request
+            else:
+                self.newest = request
+
+    def attend(self) -> None:
+        """Do what is asked; what a lost connection leaves undone stays for the next time."""
+        try:
+            if self.conn is None:
+                self.conn = connect(
+                    self.config.dsn, "renewer", statement_seconds=self.config.renewal_seconds
+                )
+                self.back()
+            if self.newest is not None:
+                self.renew(self.conn, *self.newest)
+                self.newest = None
+            for settle in list(self.settles.values()):
+                self.settle(self.conn, settle)
+        except psycopg.Error as error:
+            self.away(error)
+        else:
+            self.retry_seconds = RETRY_FIRST_SECONDS
+
+    def back(self) -> None:
+        """The connection is there, for the first time or again."""
+        if self.away_since is not None:
+            seconds = now() - self.away_since
+            self.log.warning("database_back", f"database is back after {seconds:.1f} s")
+        self.away_since = None
+        self.events.send(Kind.HELLO)
+
+    def away(self, error: psycopg.Error) -> None:
+        """One line for an outage, however long it lasts; this is the role that tells."""
+        self.retry_seconds = min(RETRY_CAP_SECONDS, self.retry_seconds * 2)
+        if self.conn is not None and not self.conn.closed:
+            self.conn.close()
+        self.conn = None
+        if self.away_since is None:
+            self.away_since = now()
+            what = " ".join(str(error).split())
+            self.log.warning("database_away", f"database is away, trying again: {what}")
+
+    def renew(
+        self, conn: psycopg.Connection[object], asked_at: float, renewals: list[Renewal]
+    ) -> None:
+        """Extend the leases asked for; tell which are renewed, which are lost, and what runs."""
+        waiting = {UUID(bytes=one.worker): one for one in renewals}
+        renewed: set[UUID] = set()
+        for _ in range(LOCKED_RETRIES):
+            # The deadline counts from before the statement is sent: whatever the network does, the
+            # database's own comes later.
+            deadline = now() + self.config.usable
+            fresh = workers.renew(conn, list(waiting.values()))
+            for worker in fresh:
+                self.events.send(Kind.RENEWED, worker=worker.bytes, at=deadline)
+                del waiting[worker]
+            renewed |= fresh
+            if not waiting:
+                break
+            # A row that is only locked is asked for again; one that is gone is lost.
+            for worker in set(waiting) - workers.existing(conn, list(waiting)):
+                self.events.send(Kind.LOST, worker=worker.bytes)
+                del waiting[worker]
+        for held in workers.held(conn, list(renewed)):
+            self.events.send(
+                Kind.HELD, worker=held.lease_owner.bytes, task=held.task_id, fence=held.fence
+            )
+        self.events.send(Kind.ANSWERED, at=asked_at)
+
+    def settle(self, conn: psycopg.Connection[object], settle: Settle) -> None:
+        """End what a dead worker held; a row that is locked still is tried again."""
+        worker = UUID(bytes=settle.worker)
+        ending.terminate_backend(conn, worker)
+        try:
+            ended = ending.settle(conn, worker, lambda claim: self.verdict(claim, settle))
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+            return
+        del self.settles[settle.worker]
+        outcome = self.outcome_of(settle, ended)
+        self.events.send(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome)
+        for one in ended or ():
+            self.tell(one)
+
+    def verdict(self, claim: Claim, settle: Settle) -> Verdict:
+        """What becomes of a claim of a dead worker."""
+        return self.judge.settled(claim, settle.how, settle.cause, settle.fence)
+
+    @staticmethod
+    def outcome_of(settle: Settle, ended: list[ending.Ended] | None) -> Outcome:
+        """How the task that it had begun came out."""
+        if not settle.task or ended is None:
+            return Outcome.NONE
+        for one in ended:
+            if one.task_id == settle.task:
+                return one.verdict.outcome
+        # The worker's row was still there, so nobody else ended this claim: it was completed, and
+        # death came before the worker could say so.
+        return Outcome.OK if settle.how in (How.DIED, How.STOPPED) else Outcome.NONE
+
+    def tell(self, one: ending.Ended) -> None:
+        """Log what was ended on a worker's behalf."""
+        verdict = one.verdict
+        fields = {"task": one.task_id, "type": one.task_type, "cause": verdict.cause}
+        fields["attempt"] = verdict.attempt
+        what = f"{one.task_type} {one.task_id}"
+        if verdict.outcome is Outcome.DEAD:
+            text = f"{what} is dead after {verdict.attempt}: {verdict.cause}"
+            self.log.error("dead", text, **fields)
+        else:
+            word = verdict.outcome.name.lower()
+            self.log.info(word, f"{what} {word}: {verdict.cause}", **fields)

@@ -1,0 +1,143 @@
+"""Maintenance: what the maintainer and a drain's first look do for every task, whoever claims it."""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import namedtuple_row, scalar_row
+
+from ..config import FleetConfig
+from ..judge import Claim, Judge, Verdict
+from ..observing import Lease
+from ..wire import How
+from . import ending
+from .sql import query
+
+KEEP_RECEIPTS_SECONDS = 90 * 86400.0
+SWEPT = "lease expired"
+
+
+class Waiting(NamedTuple):
+    """Ready tasks of one type in one queue."""
+
+    queue: str
+    task_type: str
+    paused: bool
+
+
+def look(conn: psycopg.Connection[Any]) -> tuple[float | None, list[Waiting]]:
+    """Seconds until the next scheduled task is due (None: none is), and what is ready."""
+    with conn.cursor(row_factory=namedtuple_row) as cursor:
+        rows: Sequence[Any] = cursor.execute(query("look"), prepare=True).fetchall()
+    waiting = [Waiting(row.queue, row.task_type, row.paused) for row in rows if row.queue]
+    return (rows[0].next_due if rows else None), waiting
+
+
+def promote(conn: psycopg.Connection[Any], failed_before: datetime | None = None) -> int:
+    """Make due tasks ready, at most 1,000 at once; how many. A drain leaves what failed in it."""
+    with conn.transaction():
+        if not _lock(conn):
+            return 0
+        count = conn.execute(query("promote"), {"failed_before": failed_before}).rowcount
+        if count:
+            conn.execute(query("notify"))
+        return count
+
+
+def _lock(conn: psycopg.Connection[Any]) -> bool:
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        return bool(cursor.execute(query("try_pass_lock")).fetchone())
+
+
+def leases(conn: psycopg.Connection[Any]) -> list[Lease[UUID]]:
+    """Every lease there is."""
+    with conn.cursor(row_factory=namedtuple_row) as cursor:
+        rows: Sequence[Any] = cursor.execute(query("leases")).fetchall()
+    return [
+        Lease(r.worker_id, r.lease_until, r.ended, -r.ended_seconds_ago, r.lease_seconds)
+        for r in rows
+    ]
+
+
+def long_ended(conn: psycopg.Connection[Any]) -> list[Lease[UUID]]:
+    """Leases that ended more than their own length ago: nobody need have watched those."""
+    return [one for one in leases(conn) if one.ends_in_seconds < -one.length_seconds]
+
+
+def sweep_is_due(conn: psycopg.Connection[Any], ripe: Sequence[Lease[UUID]]) -> bool:
+    """Whether there is anything to take or return."""
+    return bool(ripe) or conn.execute(query("orphans")).fetchone() is not None
+
+
+def sweep(
+    conn: psycopg.Connection[Any], ripe: Sequence[Lease[UUID]], judge: Judge
+) -> list[ending.Ended]:
+    """Take these leases, if they still end when they did, and return tasks that nobody holds."""
+    ended: list[ending.Ended] = []
+    with conn.transaction():
+        if not _lock(conn):
+            return []
+        for lease in ripe:
+            ended += _take(conn, lease, judge)
+        ended += ending.return_orphans(conn, lambda claim: judge.released(claim, started=False))
+        if ended:
+            conn.execute(query("notify"))
+    return ended
+
+
+def _take(conn: psycopg.Connection[Any], lease: Lease[UUID], judge: Judge) -> list[ending.Ended]:
+    def swept(claim: Claim) -> Verdict:
+        return judge.settled(claim, How.SWEPT, SWEPT, 0)
+
+    ending.terminate_backend(conn, lease.id)
+    try:
+        return ending.settle(conn, lease.id, swept, seen_until=lease.until) or []  # type: ignore[arg-type]
+    except psycopg.errors.LockNotAvailable:
+        return []  # a session that we may not end holds a row: the next sweep tries again
+
+
+def register_runner(
+    conn: psycopg.Connection[Any], runner_id: UUID, config: FleetConfig, host: str
+) -> None:
+    """Announce a parent, or make sure that it still is."""
+
+    values = {
+        "runner_id": runner_id,
+        "host": host,
+        "pid": os.getppid(),
+        "procs": config.procs,
+        "lease": config.lease_seconds,
+    }
+    conn.execute(query("register_runner"), values)
+
+
+def set_idle(conn: psycopg.Connection[Any], runner_id: UUID, idle: bool) -> None:
+    """Tell enqueuers whether a NOTIFY is of use."""
+    conn.execute(query("set_idle"), {"runner_id": runner_id, "idle": idle})
+
+
+def remove_runner(conn: psycopg.Connection[Any], runner_id: UUID) -> None:
+    """A parent leaves."""
+    conn.execute(query("remove_runner"), {"runner_id": runner_id})
+
+
+def prune(conn: psycopg.Connection[Any], runner_id: UUID) -> None:
+    """Forget runners that are gone, receipts that are old, and pauses that are over."""
+    conn.execute(query("prune_runners"), {"runner_id": runner_id})
+    conn.execute(query("prune_receipts"), {"keep": KEEP_RECEIPTS_SECONDS})
+    conn.execute(query("prune_pauses"))
+
+
+def known_types(conn: psycopg.Connection[Any]) -> set[str]:
+    """The types that living workers anywhere have handlers for."""
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        return set(cursor.execute(query("known_types")))
+
+
+def types_of(conn: psycopg.Connection[Any], runner_id: UUID) -> set[str]:
+    """The types that the workers of one parent have handlers for."""
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        return set(cursor.execute(query("types_of"), {"runner_id": runner_id}))

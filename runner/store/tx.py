@@ -1,0 +1,232 @@
+"""The connection that a worker claims with and hands to handlers, guarded while it is lent."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg import Pipeline, generators, pq
+from psycopg.abc import PQGen, Query
+from psycopg.rows import tuple_row
+
+from ..errors import TransactionMisuse
+from .connect import ensure_durable
+from .sql import query
+
+_RV = TypeVar("_RV")
+
+# A handler's statements and pauses are bounded by its own time limit, not by our timeouts. One string,
+# because a BEGIN is a round trip anyway. The marker is gone when the transaction is.
+_BEGIN = (
+    "set local statement_timeout = 0; set local lock_timeout = 0;"
+    " set local idle_in_transaction_session_timeout = 0; set local runner.claim = '{}'"
+)
+_ENDS_TRANSACTION = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/|;)*"
+    r"(commit|end|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|abort|prepare\s+transaction)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_LEAVES_TRACES = re.compile(
+    r"\b(set|reset|listen|temp|temporary|declare|set_config|pg_(try_)?advisory_lock\w*|load|do)\b",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=512)
+def ends_transaction(text: str) -> str | None:
+    """The word with which a statement would end the transaction, None if it does not begin so."""
+    found = _ENDS_TRANSACTION.match(text)
+    return found.group(1).upper() if found else None
+
+
+@lru_cache(maxsize=512)
+def leaves_traces(text: str) -> bool:
+    """Whether a statement may leave something in the session that outlives its transaction."""
+    return _LEAVES_TRACES.search(text) is not None
+
+
+class _Guard:
+    """What our cursors add to psycopg's: a look at each statement before it is sent."""
+
+    def _start_query(self, query: Query | None = None) -> PQGen[None]:
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        if query is not None and connection.lent:
+            connection.look_at(query)
+        return super()._start_query(query)  # type: ignore[misc,no-any-return]
+
+
+class Cursor(_Guard, psycopg.Cursor[Any]):
+    """A handler's cursor."""
+
+
+class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
+    """A handler's named cursor."""
+
+
+class Tx(psycopg.Connection[Any]):
+    """A psycopg connection whose transaction is the runner's.
+
+    While it is lent to a handler, the transaction begins with the handler's first statement, blocks of
+    `transaction()` are savepoints, and commit, rollback and close are refused: the task is deleted in
+    this transaction, so only the runner ends it. Between loans only the thread that owns it may use
+    it, so a thread that a handler left behind writes nothing into somebody else's transaction.
+    """
+
+    lent = False
+    traces = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cursor_factory = Cursor
+        self.server_cursor_factory = ServerCursor
+        self._owner = threading.get_ident()
+        self._marker = ""
+        self.begun = False  # a transaction was begun since the connection was lent
+
+    # -- for the runner ---------------------------------------------------------------------------
+
+    def lend(self, marker: str) -> None:
+        """Hand the connection to a handler; `marker` names its claim inside the transaction."""
+        self._marker = marker
+        self._autocommit = self.begun = False
+        self.lent = True
+
+    def take_back(self, *, one_statement: bool) -> None:
+        """The handler is over: from now on only the owner's thread gets through.
+
+        Under the connection's lock, so that no statement of another thread is half-way. A handler that
+        sent nothing leaves no transaction; with `one_statement` what follows needs none either.
+        """
+        with self.lock:
+            self.lent = False
+        self._autocommit = one_statement and not self.begun
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open, be it broken or not."""
+        return self.pgconn.transaction_status != pq.TransactionStatus.IDLE
+
+    @property
+    def ended_by_handler(self) -> bool:
+        """Whether the transaction that was begun is no longer there."""
+        return self.begun and not self.open
+
+    @property
+    def failed(self) -> bool:
+        """Whether a statement failed in the open transaction, so that COMMIT would roll back."""
+        return self.pgconn.transaction_status == pq.TransactionStatus.INERROR
+
+    def end(self, command: bytes) -> None:
+        """End the open transaction with COMMIT or ROLLBACK, and be in autocommit mode again."""
+        self.lent = False
+        if self.open:
+            with self.lock:
+                self.wait(self._exec_command(command))
+        self._autocommit = True
+
+    def restore(self, *, thorough: bool = False) -> None:
+        """Undo what the handler left in the session and on this object."""
+        self.row_factory = tuple_row
+        self.cursor_factory = Cursor
+        self.server_cursor_factory = ServerCursor
+        self.prepare_threshold = 5
+        self._isolation_level = self._read_only = self._deferrable = None
+        self._begin_statement = b""
+        if self.traces or thorough:
+            self.execute(query("reset_session"), prepare=False)
+            ensure_durable(self)
+            self.traces = False
+
+    # -- while lent -------------------------------------------------------------------------------
+
+    def look_at(self, statement: Query) -> None:
+        """Refuse a statement that ends the transaction; note one that leaves traces."""
+        text = statement if isinstance(statement, str) else _text_of(statement, self)
+        if word := ends_transaction(text):
+            _refuse(word)
+        self.traces = self.traces or leaves_traces(text)
+
+    def _start_query(self) -> PQGen[None]:
+        if self._autocommit or self.open:
+            return
+        self.begun = True
+        begin = super()._get_tx_start_command() + b"; " + _BEGIN.format(self._marker).encode()
+        self.pgconn.send_query(begin)
+        for result in (yield from generators.execute(self.pgconn)):
+            if result.status != pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(result)
+
+    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
+        """psycopg's, closed to threads that outlived the handler that started them."""
+        if not self.lent and threading.get_ident() != self._owner:
+            raise TransactionMisuse("the handler is over, and with it this transaction")
+        return super().wait(gen, *args, **kwargs)
+
+    @contextmanager
+    def transaction(
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> Iterator[psycopg.Transaction]:
+        """A savepoint while lent: as the outermost block it would commit without the task."""
+        if self.lent:
+            self._begin()
+        with super().transaction(savepoint_name, force_rollback) as block:
+            yield block
+
+    @contextmanager
+    def pipeline(self) -> Iterator[Pipeline]:
+        """psycopg's, begun inside the transaction."""
+        if self.lent:
+            self._begin()
+        with super().pipeline() as pipeline:
+            yield pipeline
+
+    def _begin(self) -> None:
+        with self.lock:
+            self.wait(self._start_query())
+
+    def commit(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("commit()")
+        super().commit()
+
+    def rollback(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("rollback()")
+        super().rollback()
+
+    def close(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("close()")
+        super().close()
+
+    def set_autocommit(self, value: bool) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("autocommit")
+        super().set_autocommit(value)
+
+    def _set_autocommit(self, value: bool) -> None:
+        if self.lent:
+            _refuse("autocommit")
+        super()._set_autocommit(value)
+
+
+def _text_of(statement: Query, connection: psycopg.Connection[Any]) -> str:
+    if isinstance(statement, bytes):
+        return statement.decode("utf-8", "replace")
+    try:
+        return statement.as_string(connection)  # type: ignore[union-attr]
+    except Exception:  # a template string, or one that will not compose: the server judges it
+        return ""
+
+
+def _refuse(what: str) -> NoReturn:
+    raise TransactionMisuse(
+        f"{what} in a handler: the runner ends this transaction, with the task's deletion in it"
+    )

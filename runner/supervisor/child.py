@@ -1,0 +1,164 @@
+"""What the parent knows of one child, and the one time at which it is due to die. Pure."""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..config import HARD_LIMIT_SECONDS, FleetConfig
+from ..wire import NO_ID, Event, How, Kind
+from .role import Role
+
+
+class Why(enum.Enum):
+    """Reasons for which the parent ends a child, with the words that a person reads."""
+
+    LEASE = "lease lost"
+    LIMIT = "time limit"
+    TAKEN = "its task was taken away"
+    STOP = "stopped"
+    SILENT = "silent"
+    BOOT = "did not report ready in time"
+    RECYCLED = "recycled"
+
+
+@dataclass(slots=True)
+class Work:
+    """The task that a worker has begun, as its events told."""
+
+    task: int
+    fence: int
+    started_at: float
+    limit_at: float | None
+    ending: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Doom:
+    """When a child is asked to stop (TERM), when it is killed, and why."""
+
+    term_at: float
+    kill_at: float
+    why: Why
+
+
+@dataclass(slots=True)
+class Stop:
+    """The stop of the fleet: since when, and since when by force."""
+
+    at: float
+    forced_at: float | None = None
+
+
+@dataclass(slots=True)
+class Child:
+    """One process: who it is, what it said, and until when it may live. Times are local."""
+
+    role: Role
+    slot: int
+    incarnation: int
+    pid: int
+    started_at: float
+    heard_at: float
+    control: int = -1  # fd, written by the parent
+    life: int = -1  # fd, held open by the parent and never written
+    output: int = -1  # fd, read by the parent
+    hello_at: float | None = None
+    worker: bytes = NO_ID
+    former: list[bytes] = field(default_factory=list)  # identities that it has to settle itself
+    registered: bool = False
+    deadline: float | None = None  # D: lease_until on this clock
+    work: Work | None = None
+    idle: bool = False  # it looked and holds nothing
+    idle_look: float = 0.0  # when its last look that was full and empty began
+    taken: bool = False  # its claim is no longer its own
+    refused: int = 0  # the exit code it announced
+    stopping: bool = False  # was told to stop
+    recycled: bool = False
+    done: int = 0
+    failed: int = 0
+    term_for: Why | None = None  # TERM was sent
+    kill_for: Why | None = None  # KILL was sent
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        return f"{self.role.name} {self.slot}" if self.role.holds_leases else self.role.name
+
+    def hear(self, event: Event, now: float) -> None:
+        """Take in what it said."""
+        self.heard_at = now
+        match event.kind:
+            case Kind.HELLO:
+                self.hello_at = self.hello_at or now
+                if self.worker != NO_ID:
+                    self.former.append(self.worker)
+                self.worker = event.worker
+                self.registered = False
+                self.deadline = None
+            case Kind.REGISTERED:
+                self.registered = True
+                self.former.clear()
+                self.work = None
+            case Kind.STARTED:
+                limit_at = event.at or None
+                self.work = Work(event.task, event.fence, now, limit_at)
+                self.idle = self.taken = False
+            case Kind.CLAIMED:
+                self.idle = False
+            case Kind.ENDING if self.work and self.work.fence == event.fence:
+                self.work.ending = True
+            case Kind.FINISHED if self.work and self.work.fence == event.fence:
+                self.work = None
+            case Kind.IDLE:
+                self.work = None
+                self.idle = True
+                self.idle_look = event.at if event.flag else self.idle_look
+            case Kind.REFUSED:
+                self.refused = event.flag
+
+    def doom(self, now: float, config: FleetConfig, stop: Stop | None, boot_limit: float) -> Doom:
+        """The earliest end that anything demands of this child; never stored, always derived."""
+        return min(self._dooms(now, config, stop, boot_limit), key=lambda doom: doom.kill_at)
+
+    def _dooms(
+        self, now: float, config: FleetConfig, stop: Stop | None, boot_limit: float
+    ) -> Iterator[Doom]:
+        never = float("inf")
+        yield Doom(never, never, Why.STOP)
+        if self.taken:
+            yield Doom(now, now, Why.TAKEN)
+        if self.work is not None:
+            if self.deadline is not None and "no-kill" not in config.unsafe:
+                yield Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
+            if self.work.limit_at is not None and not self.work.ending:
+                limit = self.work.limit_at
+                yield Doom(limit, limit + HARD_LIMIT_SECONDS, Why.LIMIT)
+        elif self.hello_at is None:
+            yield self._at(self.started_at + boot_limit, Why.BOOT)
+        else:
+            yield self._at(self.heard_at + self.role.silent_seconds, Why.SILENT)
+        if stop is not None and self.stopping:
+            yield self._stopped(config, stop)
+
+    def _stopped(self, config: FleetConfig, stop: Stop) -> Doom:
+        if stop.forced_at is not None:
+            return Doom(stop.forced_at, stop.forced_at + 0.5, Why.STOP)
+        grace = config.grace_seconds
+        return Doom(stop.at + grace, stop.at + grace + config.kill_grace, Why.STOP)
+
+    @staticmethod
+    def _at(at: float, why: Why) -> Doom:
+        return Doom(float("inf"), at, why)
+
+    def how_it_ended(self, now: float, killed_by_timer: bool) -> How:
+        """What its death means for the claim it had begun."""
+        why = self.kill_for or self.term_for
+        if killed_by_timer and self.deadline is not None and now >= self.deadline:
+            return How.LEASE_LOST
+        match why:
+            case Why.LEASE | Why.TAKEN:
+                return How.LEASE_LOST
+            case Why.STOP | Why.RECYCLED:
+                return How.STOPPED
+            case _:
+                return How.DIED

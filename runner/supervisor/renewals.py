@@ -1,0 +1,82 @@
+"""The parent's side of renewal: asks the renewer, and remembers what it has not answered.
+
+Requests travel over a SEQPACKET socket that never blocks here; one lost because the renewer is gone or
+stuck is asked again of the next one.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable
+
+from .. import kernel
+from ..wire import Renewal, Settle, pack_renew, pack_settle
+from .child import Child
+
+
+class Renewals:
+    """The request channel, the workers that are to be settled, and when the next renewal is due."""
+
+    def __init__(self, every_seconds: float) -> None:
+        self.parent_end, self.renewer_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.parent_end.setblocking(False)
+        self.every_seconds = every_seconds
+        self.due_at = 0.0
+        self.asked_at: float | None = None  # None: the newest request is answered
+        self.unsettled: dict[bytes, Settle] = {}
+        self._stopped: set[int] = set()
+
+    def ask(self, children: Iterable[Child], others: Iterable[bytes], now: float) -> None:
+        """Ask for these workers, and for other leased rows, to be renewed."""
+        renewals = [
+            Renewal(child.worker, child.done, child.failed, kernel.rss_of(child.pid))
+            for child in children
+            if child.registered and self._may_live(child)
+        ]
+        renewals += [Renewal(worker) for worker in others]
+        self.due_at = now + self.every_seconds
+        if renewals and self._send(pack_renew(now, renewals)):
+            self.asked_at = self.asked_at or now
+
+    def _may_live(self, child: Child) -> bool:
+        # Renewing a child that has been stopped (SIGSTOP) since the last round would keep it alive,
+        # and its task from others, for ever.
+        was_stopped = child.pid in self._stopped
+        if kernel.state_of(child.pid) == "T":
+            self._stopped.add(child.pid)
+            return not was_stopped
+        self._stopped.discard(child.pid)
+        return True
+
+    def answered(self) -> None:
+        """The renewer is through with the newest request."""
+        self.asked_at = None
+
+    def settle(self, settle: Settle) -> None:
+        """Have a dead worker's claims ended; kept until `settled`."""
+        self.unsettled[settle.worker] = settle
+        self._send(pack_settle(settle))
+
+    def settled(self, worker: bytes) -> None:
+        """The renewer has done it."""
+        self.unsettled.pop(worker, None)
+
+    def start_over(self) -> None:
+        """A new renewer has come up: it knows of nothing."""
+        self.asked_at = None
+        self.due_at = 0.0
+        for settle in self.unsettled.values():
+            self._send(pack_settle(settle))
+
+    def empty(self) -> None:
+        """Throw away requests that a dead renewer has not read."""
+        self.renewer_end.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while self.renewer_end.recv(1 << 18):
+                pass
+
+    def _send(self, request: bytes) -> bool:
+        try:
+            self.parent_end.send(request)
+        except OSError:  # full: the renewer is not reading, and its silence is watched elsewhere
+            return False
+        return True
