@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 
 from runner.embedded import Embedded, find_binaries
+from runner.store import schema
 
 Fact = TypeVar("Fact")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -25,7 +26,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 TEMPLATE = "runner_template"
 SHARED = "runner_shared"
 PR_SET_CHILD_SUBREAPER = 36
-SCHEMA = Path(__file__).parent.parent / "schema.sql"
 
 
 @contextmanager
@@ -80,13 +80,8 @@ def prepare(server: Embedded) -> None:
     """A template with the schema, and the shared database made from it."""
     create_database(server, TEMPLATE)
     with psycopg.connect(database_url(server.url, TEMPLATE), autocommit=True) as conn:
-        install_schema(conn)
+        schema.install(conn)
     create_database(server, SHARED, TEMPLATE)
-
-
-def install_schema(conn: Connection) -> None:
-    """schema.sql as a whole, as psql would apply it."""
-    conn.execute(SCHEMA.read_bytes())
 
 
 def create_database(server: Embedded, name: str, template: str = "template0") -> str:
