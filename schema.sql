@@ -120,7 +120,7 @@ create table if not exists runner.worker (
 create index if not exists worker_runner on runner.worker (runner_id);
 -- The lock of a drain is a leased row like any other: at most one for each set of queues.
 create unique index if not exists worker_drain
-    on runner.worker ((coalesce(array_to_string(queues, ','), '*'))) where role = 'drain';
+    on runner.worker ((coalesce(queues, '{}'))) where role = 'drain';
 
 create table if not exists runner.runner (
     runner_id   uuid primary key,
