@@ -112,8 +112,7 @@ def empty(conn: Connection) -> None:
     tables = "select table_name from information_schema.tables where table_schema = 'runner'"
     tables += " and table_type = 'BASE TABLE' and table_name <> 'meta'"
     with conn.transaction():
-        # Order does not matter: a foreign key is checked at the end of each statement, so children
-        # go in the same one.
+        # In any order: the schema has no foreign keys.
         for (table,) in conn.execute(tables).fetchall():
             conn.execute(sql.SQL("delete from runner.{}").format(sql.Identifier(table)))
         _drop_additions(conn)
