@@ -30,12 +30,13 @@ from .roles.renewer import Renewer
 from .roles.worker import Worker
 from .store import drains, passes, schema
 from .store.connect import as_runner_error, connect
+from .supervisor.course import Report
 from .supervisor.goals import Goal, RunForever, RunUntilDrained
 from .supervisor.permits import Permits
 from .supervisor.renewals import Renewals
 from .supervisor.role import Ends, Role, Seat
 from .supervisor.spawn import set_pipe_size
-from .supervisor.supervisor import Report, Supervisor
+from .supervisor.supervisor import Supervisor
 from .wire import Outcome
 
 CONNECT_RETRY_SECONDS = 0.5

@@ -136,7 +136,7 @@ class Attempts:
         # The parent sends TERM for a stop, and shortly before a lease ends.
         if self.stopping():
             return self.judge.released(claim, started=True)
-        return self.judge.interrupted(claim, "lease lost")
+        return self.judge.interrupted(claim, "interrupted")
 
     def _interrupted(self, cause: str) -> Callable[[Claim], Verdict]:
         return lambda claim: self.judge.interrupted(claim, cause)

@@ -82,7 +82,8 @@ def as_text(record: dict[str, Any]) -> str:
         return "\n".join(lines)
     clock = time.strftime("%H:%M:%S", time.localtime(float(record.get("at", 0.0))))
     level = str(record.get("level", "info")).upper()
-    who = f"worker {record['slot']}" if record.get("slot") is not None else record.get("role", "-")
+    role = record.get("role", "-")
+    who = f"worker {record['slot']}" if role == "worker" else role
     if record.get("event") in ("output", "handler") and record.get("task") is not None:
         who = f"{who} task {record['task']}"
     dropped = record.get("dropped_before")

@@ -103,6 +103,7 @@ class Child:
                 limit_at = event.at or None
                 self.work = Work(event.task, event.fence, now, limit_at)
                 self.idle = self.taken = False
+                self.term_for = None  # it was meant for the task before
             case Kind.CLAIMED:
                 self.idle = False
             case Kind.ENDING if self.work and self.work.fence == event.fence:
@@ -116,25 +117,23 @@ class Child:
             case Kind.REFUSED:
                 self.refused = event.flag
 
-    def doom(self, now: float, config: FleetConfig, stop: Stop | None, boot_limit: float) -> Doom:
+    def doom(self, now: float, config: FleetConfig, stop: Stop | None) -> Doom:
         """The earliest end that anything demands of this child; never stored, always derived."""
-        return min(self._dooms(now, config, stop, boot_limit), key=lambda doom: doom.kill_at)
+        return min(self._dooms(now, config, stop), key=lambda doom: doom.kill_at)
 
-    def _dooms(
-        self, now: float, config: FleetConfig, stop: Stop | None, boot_limit: float
-    ) -> Iterator[Doom]:
+    def _dooms(self, now: float, config: FleetConfig, stop: Stop | None) -> Iterator[Doom]:
         never = float("inf")
         yield Doom(never, never, Why.STOP)
         if self.taken:
             yield Doom(now, now, Why.TAKEN)
-        if self.work is not None:
-            if self.deadline is not None and "no-kill" not in config.unsafe:
-                yield Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
-            if self.work.limit_at is not None and not self.work.ending:
-                limit = self.work.limit_at
-                yield Doom(limit, limit + HARD_LIMIT_SECONDS, Why.LIMIT)
+        if self.work is not None and self.deadline is not None and "no-kill" not in config.unsafe:
+            yield Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
+        if self.work is not None and not self.work.ending:
+            if self.work.limit_at is not None:
+                limit_at = self.work.limit_at
+                yield Doom(limit_at, limit_at + HARD_LIMIT_SECONDS, Why.LIMIT)
         elif self.hello_at is None:
-            yield self._at(self.started_at + boot_limit, Why.BOOT)
+            yield self._at(self.heard_at + config.boot_timeout_seconds, Why.BOOT)
         else:
             yield self._at(self.heard_at + self.role.silent_seconds, Why.SILENT)
         if stop is not None and self.stopping:

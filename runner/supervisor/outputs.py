@@ -48,7 +48,7 @@ class Outputs:
             self._log.info(
                 "output",
                 text[start : start + LINE_LIMIT],
+                role=child.role.name,
                 slot=child.slot if child.role.holds_leases else None,
-                role=None if child.role.holds_leases else child.role.name,
                 task=child.work.task if child.work else None,
             )

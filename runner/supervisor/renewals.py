@@ -67,12 +67,13 @@ class Renewals:
         for settle in self.unsettled.values():
             self._send(pack_settle(settle))
 
-    def empty(self) -> None:
-        """Throw away requests that a dead renewer has not read."""
-        self.renewer_end.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while self.renewer_end.recv(1 << 18):
-                pass
+    def forget_renewer(self, dead: Child) -> None:
+        """If the dead was the renewer, throw away what it has not read."""
+        if dead.role.name == "renewer":
+            self.renewer_end.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while self.renewer_end.recv(1 << 18):
+                    pass
 
     def _send(self, request: bytes) -> bool:
         try:

@@ -30,6 +30,11 @@ class Starts:
         delay = min(CAP_SECONDS, FIRST_SECONDS * 2.0 ** min(failures - 1, 30))
         self._not_before[role] = now + delay
 
+    def no_room(self, role: str, now: float) -> None:
+        """The system could not fork another one: a reason to wait, never to give up."""
+        self.failed(role, now)
+        self.in_a_row -= 1
+
     def allowed_at(self, role: str) -> float:
         """The earliest local time at which the next child of this role may start."""
         return self._not_before.get(role, 0.0)

@@ -1,0 +1,61 @@
+"""How a run stands: what has happened, and whether and why it is coming to its end."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..clock import now
+from ..wire import Outcome
+from .child import Stop
+from .goals import View
+
+SAME_STOP_SECONDS = 0.5
+
+
+@dataclass
+class Report:
+    """How a fleet ended."""
+
+    exit_code: int
+    reason: str
+    tally: Counter[Outcome]
+    starts: int
+    seconds: float
+
+
+@dataclass
+class Course:
+    """Shared by the parts of the parent. Its stop is set once, and may then be forced once."""
+
+    view: View = field(default_factory=lambda: View(started_at=now()))
+    stop: Stop | None = None
+    exit_code: int = 0
+    reason: str = "stopped"
+
+    def end(self, reason: str, exit_code: int = 0) -> bool:
+        """Begin the stop; False when it had begun before."""
+        if self.stop is not None:
+            return False
+        self.stop = Stop(now())
+        self.reason = reason
+        self.exit_code = exit_code
+        return True
+
+    def force(self, exit_code: int) -> bool:
+        """Stop at once; False when this is still the first signal, or was forced before."""
+        at = now()
+        if self.stop is None or self.stop.forced_at is not None:
+            return False
+        if at - self.stop.at < SAME_STOP_SECONDS:
+            return False
+        self.stop.forced_at = at
+        self.exit_code = exit_code
+        return True
+
+    def changed(self) -> None:
+        """A claim ended, somebody died, or tasks became ready: earlier empty looks prove nothing."""
+        self.view.changed_at = now()
+
+    def report(self) -> Report:
+        """What the command is told at the end."""
+        seconds = now() - self.view.started_at
+        return Report(self.exit_code, self.reason, self.view.tally, self.view.starts, seconds)

@@ -1,0 +1,83 @@
+"""Burying children: what a death means for the claims of the dead, and for the fleet."""
+
+import os
+
+from .. import kernel
+from ..clock import now
+from ..wire import NO_ID, How, Settle
+from . import reaper
+from .child import Child, Why
+from .course import Course
+from .family import Family
+from .renewals import Renewals
+from .starts import Starts
+
+
+class Deaths:
+    """Reaps by pid, has claims settled, and tells what happened in words."""
+
+    def __init__(self, family: Family, course: Course, renewals: Renewals, starts: Starts) -> None:
+        self.family = family
+        self.course = course
+        self.renewals = renewals
+        self.starts = starts
+        self.log = family.log
+        self._spared = kernel.children_of(os.getpid())  # an embedded server is nobody's victim
+
+    def next(self) -> Child | None:
+        """The next child that has ended, still on the process table; strangers are buried quietly."""
+        while (pid := reaper.next_dead()) is not None:
+            if (child := self.family.by_pid.get(pid)) is not None:
+                return child
+            reaper.reap(pid)
+        return None
+
+    def bury(self, child: Child) -> None:
+        """Take it off the table; all that it had said before must have been heard."""
+        reaper.kill_group(child.pid)
+        death = reaper.reap(child.pid)
+        self.family.remove(child)
+        self.course.changed()
+        self._tell(child, death)
+        if child.worker != NO_ID and child.role.holds_leases:
+            self._settle(child, death)
+        if child.hello_at is None and self.course.stop is None:
+            self._failed_start(child, death)
+        self.renewals.forget_renewer(child)
+        reaper.kill_strays(self.family.by_pid, self._spared)
+
+    def _settle(self, child: Child, death: reaper.Death) -> None:
+        how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
+        work = child.work
+        for worker in (*child.former, child.worker):
+            if work is None:
+                self.renewals.settle(Settle(worker, how))
+            else:
+                cause = _cause(child, death, how)
+                self.renewals.settle(Settle(worker, how, work.task, work.fence, cause))
+
+    def _tell(self, child: Child, death: reaper.Death) -> None:
+        why = child.kill_for or (child.term_for if death.code else None)
+        text = why.value if why else death.cause
+        fields = {"slot": child.slot, "pid": child.pid}
+        if child.work is not None:
+            told = f"{child.name} ended in task {child.work.task}: {text}"
+            self.log.warning("worker_died", told, task=child.work.task, **fields)
+        elif self.course.stop is None and not child.stopping and not child.refused:
+            self.log.warning("child_died", f"{child.name} ended: {text}", **fields)
+        else:
+            self.log.debug("child_ended", f"{child.name} ended", **fields)
+
+    def _failed_start(self, child: Child, death: reaper.Death) -> None:
+        self.starts.failed(child.role.name, now())
+        if child.refused and not any(one.hello_at for one in self.family.workers()):
+            self.course.end("could not start", child.refused)
+        elif self.starts.hopeless and self.course.end("could not start", child.refused or 70):
+            self.log.error("fatal", f"{child.role.name}s keep dying at start: {death.cause}")
+
+
+def _cause(child: Child, death: reaper.Death, how: How) -> str:
+    if how is How.LEASE_LOST:
+        return Why.LEASE.value
+    why = child.kill_for or child.term_for
+    return why.value if why is not None else death.cause

@@ -1,0 +1,111 @@
+"""The leases of the workers: asked for in time, taken at the renewer's word, ended at their deadline."""
+
+from collections.abc import Sequence
+
+from ..clock import now
+from ..config import FleetConfig
+from ..wire import Event, Kind, Order, Outcome
+from .child import Child, Why
+from .course import Course
+from .family import Family
+from .renewals import Renewals
+
+RENEWER = "renewer"
+
+
+class Leases:
+    """Keeps each worker's deadline, and kills whoever is past it."""
+
+    def __init__(
+        self,
+        config: FleetConfig,
+        family: Family,
+        course: Course,
+        renewals: Renewals,
+        also: Sequence[bytes],
+    ) -> None:
+        self.config = config
+        self.family = family
+        self.course = course
+        self.renewals = renewals
+        self._also = also  # rows that are renewed beside the workers': a drain's lock
+        self._held: dict[
+            bytes, set[int]
+        ] = {}  # fences of running rows, in the answer that comes in
+
+    def next_deadline(self) -> float:
+        """The local time at which something here is to be done."""
+        at = now()
+        deadlines = [self.renewals.due_at]
+        for child in self.family:
+            doom = child.doom(at, self.config, self.course.stop)
+            deadlines.append(doom.kill_at if child.term_for else min(doom.term_at, doom.kill_at))
+        return min(deadlines)
+
+    def renew(self) -> None:
+        """Ask for every worker that may live on. Database gone, renewer hung and renewer dead are one
+        thing here: no answer before the deadline."""
+        at, view = now(), self.course.view
+        renewer = self.family.only(RENEWER)
+        if renewer is None or renewer.hello_at is None:
+            view.database_away_since = view.database_away_since or at
+            return
+        if at >= self.renewals.due_at:
+            self.renewals.ask(self.family.workers(), self._also, at)
+        asked_at, every = self.renewals.asked_at, self.renewals.every_seconds
+        if asked_at is not None and at - asked_at > 2 * every:
+            view.database_away_since = view.database_away_since or asked_at
+            if at - max(asked_at, renewer.heard_at) > 2 * every + 1.0:
+                self.family.kill(renewer, Why.SILENT)
+
+    def kill_overdue(self) -> None:
+        """TERM, then KILL, whoever is past its time, for whatever reason."""
+        at = now()
+        for child in self.family:
+            doom = child.doom(at, self.config, self.course.stop)
+            if at >= doom.kill_at:
+                self.family.kill(child, doom.why)
+            elif at >= doom.term_at and child.term_for is None and child.work is not None:
+                self.family.interrupt(child, doom.why)
+
+    def hear(self, event: Event) -> None:
+        """What the renewer answers."""
+        child = self.family.with_identity(event.worker)
+        match event.kind:
+            case Kind.RENEWED if child is not None:
+                child.deadline = event.at
+                self.family.tell(child, Order.EXTEND, event.at)
+                self._held[event.worker] = set()
+            case Kind.HELD if event.worker in self._held:
+                self._held[event.worker].add(event.fence)
+            case Kind.ANSWERED:
+                self._judge_held(event.at)
+                self.renewals.answered()
+                self.course.view.database_away_since = None
+            case Kind.LOST if child is not None:
+                self.family.log.warning("lost", f"{child.name} lost its lease", slot=child.slot)
+                child.taken = True
+            case Kind.SETTLED:
+                self.renewals.settled(event.worker)
+                self.course.changed()
+                if event.flag:
+                    self.course.view.tally[Outcome(event.flag)] += 1
+
+    def _judge_held(self, asked_at: float) -> None:
+        """A task that ran before we asked and is not among the running rows was taken away: cancelled,
+        requeued, or swept elsewhere."""
+        for worker, fences in self._held.items():
+            child = self.family.with_identity(worker)
+            if child is not None and _lost_its_task(child, fences, asked_at):
+                child.taken = True
+        self._held.clear()
+
+
+def _lost_its_task(child: Child, fences: set[int], asked_at: float) -> bool:
+    work = child.work
+    return (
+        work is not None
+        and not work.ending
+        and work.started_at < asked_at
+        and work.fence not in fences
+    )

@@ -1,0 +1,130 @@
+"""Who should be there: starting who is missing, replacing at a reload, ending in order at a stop."""
+
+from collections.abc import Sequence
+
+from ..clock import now
+from ..config import FleetConfig
+from ..wire import Order
+from .course import Course
+from .family import Family
+from .goals import Goal
+from .permits import Permits
+from .renewals import Renewals
+from .role import Restart, Role
+from .starts import Starts
+
+LAST_WORDS_SECONDS = 10.0  # how long a stop waits for the renewer to settle what is left
+MAINTAINER, RENEWER = "maintainer", "renewer"
+
+
+class Staff:
+    """Compares the family with what the roles and the goal ask for."""
+
+    def __init__(
+        self,
+        config: FleetConfig,
+        roles: Sequence[Role],
+        goal: Goal,
+        family: Family,
+        course: Course,
+        renewals: Renewals,
+        starts: Starts,
+        groups: Sequence[tuple[str, ...] | None],
+        permits: Permits | None,
+    ) -> None:
+        self.config = config
+        self.roles = roles
+        self.goal = goal
+        self.family = family
+        self.course = course
+        self.renewals = renewals
+        self.starts = starts
+        self.groups = groups  # the sets of queues that idle workers are counted by
+        self.permits = permits
+        self.log = family.log
+        self._idle_told: dict[tuple[int, int], int] = {}
+        self._to_reload: list[int] = []  # pids of workers that run the old code
+
+    def next_start_at(self) -> float:
+        """The local time at which a start that was put off may be tried."""
+        waits = [self.starts.allowed_at(role.name) for role in self.roles]
+        return min((at for at in waits if at > now()), default=float("inf"))
+
+    def fill(self) -> None:
+        """Start who is missing."""
+        for role in self.roles:
+            if role.restart is Restart.ALWAYS:
+                self._fill(role)
+
+    def _fill(self, role: Role) -> None:
+        count = role.count
+        if role.holds_leases:
+            count = self.goal.workers_wanted(self.course.view)
+        taken = {child.slot for child in self.family if child.role is role}
+        if len(taken) >= count or now() < self.starts.allowed_at(role.name):
+            return
+        if role.needs is not None:
+            needed = self.family.only(role.needs)
+            if needed is None or needed.hello_at is None:
+                return
+        for slot in range(count):
+            if slot not in taken and not self._start(role, slot):
+                return
+
+    def _start(self, role: Role, slot: int) -> bool:
+        try:
+            self.family.spawn(role, slot)
+        except OSError as error:
+            self.starts.no_room(role.name, now())
+            running = len(self.family.workers())
+            why = f"cannot start another {role.name} ({error.strerror})"
+            self.log.warning("no_room", f"{why}; {running} workers run")
+            return False
+        return True
+
+    def end_in_order(self) -> None:
+        """Workers first, the renewer when nothing is left to settle; the log writes last."""
+        stop = self.course.stop
+        assert stop is not None
+        order = min((child.role.stop_order for child in self.family), default=0)
+        bound = self.config.grace_seconds + self.config.kill_grace + LAST_WORDS_SECONDS
+        patient = now() - stop.at < bound
+        for child in self.family:
+            if child.role.stop_order != order:
+                continue
+            if child.role.name == RENEWER and self.renewals.unsettled and patient:
+                continue
+            self.family.send_off(child)
+
+    def reload(self) -> None:
+        """Replace the workers that run now, one by one."""
+        if not self._to_reload:
+            self._to_reload = [child.pid for child in self.family.workers()]
+            self.log.info("reload", f"reloading {len(self._to_reload)} workers")
+
+    def replace_next(self) -> None:
+        """Go on with a reload: the next one leaves when everybody else is ready."""
+        workers = {child.pid: child for child in self.family.workers()}
+        self._to_reload = [pid for pid in self._to_reload if pid in workers]
+        settled = all(child.registered and not child.stopping for child in workers.values())
+        if self._to_reload and settled:
+            self.family.send_off(workers[self._to_reload[0]])
+
+    def grant_permits(self) -> None:
+        """Where a drain counts its tasks, let the next ones begin."""
+        if self.permits is not None:
+            self.permits.top_up(self.course.view.starts, self.family.workers())
+
+    def count_idle(self) -> None:
+        """Tell the maintainer how many there are to wake."""
+        maintainer = self.family.only(MAINTAINER)
+        if maintainer is None:
+            return
+        counts = dict.fromkeys(range(len(self.groups)), 0)
+        for child in self.family.workers():
+            counts[self.groups.index(self.config.queues_of_slot(child.slot))] += child.idle
+        for group, count in counts.items():
+            key = (maintainer.incarnation, group)
+            if self._idle_told.get(key) != count:
+                self._idle_told[key] = count
+                self.family.tell(maintainer, Order.IDLE, group=group, count=count)
