@@ -214,6 +214,7 @@ def compose(
             renewer,
             stop_order=2,
             dies_with_parent=True,
+            captures=True,
             extra=lambda _: {"requests": renewals.renewer_end.fileno()},
         ),
         Role(

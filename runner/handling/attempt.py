@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from .. import faults
 from ..errors import Discard, LeaseLost, Retry, Snooze, TimeLimit, TransactionMisuse
 from ..judge import Claim, Judge, Verdict
 from ..registry import Handler
@@ -45,6 +46,7 @@ class Attempts:
         error = self._call(handler, task)
         conn.take_back(one_statement=task.key is None)
         self.restore()
+        faults.point("after_handler")
         ending()
         if error is None and conn.failed:
             error = SwallowedError()
@@ -72,6 +74,7 @@ class Attempts:
         xid = None
         try:
             xid = self.session.complete(claim, task.key, task.type, marker)
+            faults.point("before_commit")
             conn.end(b"COMMIT")
         except AlreadyDone:
             return self._drop(claim)
@@ -82,6 +85,7 @@ class Attempts:
             return error
         except Exception as error:
             return error
+        faults.point("after_commit")
         return None
 
     def _drop(self, claim: Claim) -> BaseException | None:
@@ -105,7 +109,10 @@ class Attempts:
             self.session.give_up(trouble, Left(claim, lambda _: verdict))
         if isinstance(error, LeaseLost):
             return Outcome.LOST, None
-        return self.session.write(claim, verdict), verdict
+        faults.point("before_verdict")
+        outcome = self.session.write(claim, verdict)
+        faults.point("after_verdict")
+        return outcome, verdict
 
     def _verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         interrupted = self.interrupts.raised

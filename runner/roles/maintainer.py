@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from .. import faults
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Judge
@@ -185,9 +186,9 @@ class Maintainer:
 
     def leave(self) -> None:
         """Take the runner's row along."""
-        with contextlib.suppress(psycopg.Error, PoolTimeout):
-            with self.pool.connection(timeout=1.0) as conn:
-                passes.remove_runner(conn, self.runner_id)
+        trouble = (psycopg.Error, PoolTimeout)
+        with contextlib.suppress(*trouble), self.pool.connection(timeout=1.0) as conn:
+            passes.remove_runner(conn, self.runner_id)
         self.pool.close(timeout=1.0)
 
     # -- waking -----------------------------------------------------------------------------------
@@ -223,6 +224,7 @@ class Maintainer:
         """Wake one worker for each queue that was named; an empty payload names every queue."""
         assert self.listener is not None
         self.heard_at = now()
+        faults.point("hear")
         try:
             for notification in self.listener.notifies(timeout=0):
                 self.wake(notification.payload)
@@ -254,6 +256,7 @@ class Maintainer:
     def look(self) -> None:
         """The poll for all: promote what is due, wake for what waits, and plan the next look."""
         begun = now()
+        faults.point("look")
         with self.pool.connection() as conn:
             next_due, kinds = passes.look(conn)
             if next_due is not None and next_due <= 0:
@@ -286,6 +289,7 @@ class Maintainer:
     def sweep(self) -> None:
         """Take the leases that have ended, return orphans, forget what is over."""
         at = now()
+        faults.point("sweep")
         with self.pool.connection() as conn:
             ripe, next_at = self.observer.look(passes.leases(conn), at)
             ended = passes.sweep(conn, ripe, self.judge) if passes.sweep_is_due(conn, ripe) else []

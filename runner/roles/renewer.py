@@ -7,6 +7,7 @@ from uuid import UUID
 
 import psycopg
 
+from .. import faults
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Claim, Judge, Verdict
@@ -114,6 +115,7 @@ class Renewer:
         self, conn: psycopg.Connection[object], asked_at: float, renewals: list[Renewal]
     ) -> None:
         """Extend the leases asked for; tell which are renewed, which are lost, and what runs."""
+        faults.point("renew")
         waiting = {UUID(bytes=one.worker): one for one in renewals}
         renewed: set[UUID] = set()
         for _ in range(LOCKED_RETRIES):
@@ -139,12 +141,14 @@ class Renewer:
 
     def settle(self, conn: psycopg.Connection[object], settle: Settle) -> None:
         """End what a dead worker held; a row that is locked still is tried again."""
+        faults.point("before_settle")
         worker = UUID(bytes=settle.worker)
         ending.terminate_backend(conn, worker)
         try:
             ended = ending.settle(conn, worker, lambda claim: self.verdict(claim, settle))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
             return
+        faults.point("after_settle")
         del self.settles[settle.worker]
         outcome = self.outcome_of(settle, ended)
         self.events.send(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 
-from .. import app, kernel
+from .. import app, faults, kernel
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..errors import RunnerError
@@ -208,6 +208,7 @@ class Worker:
         """Claim a task if there is one. The lease is what we live by from before the claim on."""
         self.lifeline.hold()
         self.begun_looking = now()
+        faults.point("before_claim")
         try:
             row = self.looking.claim(full=self.config.drain is not None)
         except psycopg.Error as error:
@@ -219,12 +220,15 @@ class Worker:
             return None
         if row is None:
             self.lifeline.let_go()
+        else:
+            faults.point("after_claim_commit")
         return row
 
     def work_on(self, row: Row) -> None:
         """Run the handler of a claimed task, unless a stop came with the claim."""
         claim = Claim(row.task_id, row.fence, row.attempt, row.max_attempts, row.released, row.solo)
         self.events.send(Kind.CLAIMED, task=row.task_id, fence=row.fence)
+        faults.point("after_claimed")
         try:
             if self.lifeline.stopping:
                 self.session.write(claim, self.judge.released(claim, started=False))
@@ -240,6 +244,7 @@ class Worker:
         self.permit_used = True
         self.started += 1
         self.events.send(Kind.STARTED, task=task.id, fence=task.fence, at=task.limit_at or 0.0)
+        faults.point("after_started")
         began = time.monotonic()
         outcome, verdict = self.attempts.run(
             handler,

@@ -32,9 +32,8 @@ class Permits:
                 self._owed -= os.write(self._write, b"." * min(self._owed, 4096))
             except BlockingIOError:
                 return
-        elif starts < self.total and workers and all(child.idle for child in workers):
-            if not self._any_left():
-                self._owed = self.total - starts
+        elif starts < self.total and _all_idle(workers) and not self._any_left():
+            self._owed = self.total - starts
 
     def _any_left(self) -> bool:
         try:
@@ -43,3 +42,7 @@ class Permits:
             return False
         os.write(self._write, taken)
         return True
+
+
+def _all_idle(workers: list[Child]) -> bool:
+    return bool(workers) and all(child.idle for child in workers)
