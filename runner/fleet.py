@@ -4,15 +4,13 @@ Everything that the children will share is imported here, before the first fork;
 while there are children.
 """
 
-import contextlib
 import json
 import os
 import random
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,14 +20,14 @@ import psycopg
 
 from .clock import now
 from .config import FleetConfig
-from .errors import Busy, ConfigError
+from .errors import Busy
 from .judge import Judge
 from .roles.log import Log
 from .roles.maintainer import Group, Maintainer
 from .roles.renewer import Renewer
 from .roles.worker import Worker
 from .store import drains, passes, schema
-from .store.connect import as_runner_error, connect
+from .store.connect import connected
 from .supervisor.course import Report
 from .supervisor.goals import Goal, RunForever, RunUntilDrained
 from .supervisor.permits import Permits
@@ -39,31 +37,7 @@ from .supervisor.spawn import set_pipe_size
 from .supervisor.supervisor import Supervisor
 from .wire import Outcome
 
-CONNECT_RETRY_SECONDS = 0.5
 HELPERS = 5  # connections of a fleet beside one for each worker
-
-
-@contextlib.contextmanager
-def connected(url: str, role: str, wait_seconds: float) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of the command itself, for as long as nothing is forked.
-
-    Tries for `wait_seconds`; what a retry cannot mend (wrong password, no such database) ends it at
-    once. Raises ConfigError or DatabaseUnreachable.
-    """
-    until = now() + wait_seconds
-    while True:
-        try:
-            conn: psycopg.Connection[Any] = connect(url, role)
-            break
-        except psycopg.Error as error:
-            failure = as_runner_error(error, url)
-            if isinstance(failure, ConfigError) or now() >= until:
-                raise failure from error
-        time.sleep(CONNECT_RETRY_SECONDS)
-    try:
-        yield conn
-    finally:
-        conn.close()
 
 
 def start(config: FleetConfig, *, connect_wait_seconds: float = 60.0) -> Report:

@@ -1,16 +1,25 @@
 """Connections: how each is opened, and what its errors mean."""
 
+import contextlib
 import re
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from ..clock import now
 from ..config import CONNECT_SECONDS, LOCK_SECONDS, STATEMENT_SECONDS
 from ..errors import ConfigError, DatabaseUnreachable, RunnerError
 from .sql import query
 
 OLDEST_SERVER = 140000
+CONNECT_RETRY_SECONDS = 0.5
+
+_URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
+_HOSTS = re.compile(r"[\w.:,-]*|[/@][^;=]*")  # names and addresses, or a directory of sockets
+_PORTS = re.compile(r"[0-9,]*")
 
 _Connection = TypeVar("_Connection", bound=psycopg.Connection[Any])
 
@@ -26,14 +35,32 @@ _REFUSED = re.compile(
 def parse(url: str) -> dict[str, Any]:
     """The parts of a connection string or URL; ConfigError, which never repeats it, if unreadable."""
     try:
-        parts = conninfo_to_dict(re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", url))
-    except psycopg.ProgrammingError:
-        # libpq's own message repeats pieces of the URL, the password among them.
+        parts = conninfo_to_dict(_URL.sub("postgresql://", url))
+    except (psycopg.ProgrammingError, UnicodeError):
+        parts = None  # libpq's own message repeats pieces of the URL, the password among them
+    if parts is None or _misread(url, parts):
         raise ConfigError(
             "the database URL does not parse",
             hint="percent-encode @ : / ? # and % in user and password",
-        ) from None
+        )
     return dict(parts)
+
+
+def _misread(url: str, parts: Mapping[str, Any]) -> bool:
+    """Whether libpq may have taken a piece of the password for a host, port, user or name.
+
+    It accepts nearly everything, and those parts are shown.
+    """
+    shown = [str(parts.get(name) or "") for name in ("host", "hostaddr", "port", "user", "dbname")]
+    host, _, port, user, name = shown
+    if not _HOSTS.fullmatch(host) or not _PORTS.fullmatch(port) or set(user + name) & set(";="):
+        return True
+    if (found := _URL.match(url)) is None:
+        return False
+    body = url[found.end() :]
+    credentials, at, _ = body.partition("/")[0].rpartition("@")
+    rest = body[len(credentials) + len(at) :].partition("?")[0]
+    return "@" in credentials or "@" in rest or rest.count("/") > 1
 
 
 def describe(url: str) -> str:
@@ -92,6 +119,31 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+@contextlib.contextmanager
+def connected(
+    url: str, role: str, wait_seconds: float, *, statement_seconds: float = STATEMENT_SECONDS
+) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the command itself, for as long as nothing is forked.
+
+    Tries for `wait_seconds`; what a retry cannot mend (wrong password, no such database) ends it at
+    once. Raises ConfigError or DatabaseUnreachable.
+    """
+    until = now() + wait_seconds
+    while True:
+        try:
+            conn: psycopg.Connection[Any] = connect(url, role, statement_seconds=statement_seconds)
+            break
+        except psycopg.Error as error:
+            failure = as_runner_error(error, url)
+            if isinstance(failure, ConfigError) or now() >= until:
+                raise failure from error
+        time.sleep(CONNECT_RETRY_SECONDS)
+    try:
+        yield conn
+    finally:
+        conn.close()
 
 
 def ensure_durable(connection: psycopg.Connection[Any]) -> None:
