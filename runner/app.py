@@ -11,7 +11,10 @@ from pathlib import Path
 from .errors import AppError, ConfigError
 from .registry import Registry
 
-_NOWHERE = "no app: give -A MODULE, or set RUNNER_APP, or [runner] app in ./setup.cfg, or have a tasks.py here"
+_NOWHERE = (
+    "no app: give -A MODULE, or set RUNNER_APP,"
+    " or [runner] app in ./setup.cfg, or have a tasks.py here"
+)
 
 
 def find(given: str | None, app_dir: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -22,10 +22,15 @@ def _raise() -> None:
     raise FaultInjected("a test asked for this")
 
 
+def _term_parent() -> None:
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(WAIT_SECONDS)
+
+
 ACTIONS: dict[str, Callable[[], object]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "kill-parent": lambda: os.kill(os.getppid(), signal.SIGKILL),
-    "term-parent": lambda: (os.kill(os.getppid(), signal.SIGTERM), time.sleep(WAIT_SECONDS)),
+    "term-parent": _term_parent,
     "freeze": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "raise": _raise,
     "exit": lambda: os._exit(0),

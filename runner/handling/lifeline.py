@@ -80,10 +80,13 @@ class Lifeline:
     def _obey(self, order: Order, at: float) -> None:
         if order is Order.EXTEND:
             with self._lock:
+                waited_for = not self.may_claim()
                 self.deadline = at
                 self._extended_at_all = True
                 if self._holding:
                     self._timer.arm(at)
+            if not waited_for:
+                return  # nobody who idles need wake for it
         elif order is Order.STOP:
             self.stopping = True
         elif order is Order.LOOK:

@@ -1,4 +1,4 @@
-"""The maintainer: wakes the idle, and makes the passes (promote, sweep, prune) that keep tasks moving."""
+"""The maintainer: wakes the idle, and makes the passes (promote, sweep, prune)."""
 
 import contextlib
 import os

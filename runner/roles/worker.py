@@ -32,6 +32,7 @@ from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
 from ..supervisor.role import Ends, Seat
 from ..task import Task
+from ..text import error_text
 from ..wire import EventWriter, Kind, Outcome
 
 RECONNECT_FIRST_SECONDS, RECONNECT_CAP_SECONDS = 0.1, 5.0
@@ -62,6 +63,8 @@ class Worker:
         self.judge = Judge(config.backoff, self.rng)
         self.queues = config.queues_of_slot(seat.slot)
         self.started = 0
+        self.claim_trouble = ""
+        self.trouble_seconds = 0.1
         self.session: Session
         self.registry: Registry
 
@@ -215,14 +218,23 @@ class Worker:
             self.lifeline.let_go()
             if tells_of_server(error) or self.session.broken_by(error):
                 self.session.give_up(error)
-            self.log.debug("claim_failed", f"claim failed: {type(error).__name__}")
-            self.pause(0.1)
+            self.put_off(error)
             return None
         if row is None:
             self.lifeline.let_go()
         else:
             faults.point("after_claim_commit")
         return row
+
+    def put_off(self, error: psycopg.Error) -> None:
+        """A claim failed though the connection is well: say why once, and try less and less often."""
+        why = error_text(error)
+        if why != self.claim_trouble:
+            self.log.warning("claim_failed", f"cannot claim: {why}")
+            self.trouble_seconds = 0.1
+        self.claim_trouble = why
+        self.pause(self.trouble_seconds * (0.5 + self.rng.random()))
+        self.trouble_seconds = min(RECONNECT_CAP_SECONDS, self.trouble_seconds * 2)
 
     def work_on(self, row: Row) -> None:
         """Run the handler of a claimed task, unless a stop came with the claim."""

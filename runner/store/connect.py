@@ -168,9 +168,13 @@ def is_infrastructure(error: BaseException, connection: psycopg.Connection[Any])
 
 
 def tells_of_server(error: psycopg.Error) -> bool:
-    """Whether one of OUR statements failed for the server's sake: reconnect and try again."""
-    code = error.sqlstate or ""
-    return isinstance(error, psycopg.OperationalError) or code.startswith(_INFRASTRUCTURE)
+    """Whether one of OUR statements failed for the server's sake: reconnect and try again.
+
+    0A000 is a prepared statement whose table was altered: only a new connection forgets its plan.
+    """
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate.startswith((*_INFRASTRUCTURE, "0A000"))
 
 
 def as_runner_error(error: psycopg.Error, url: str) -> RunnerError:
