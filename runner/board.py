@@ -1,0 +1,66 @@
+"""The overview as `status` shows it, made from what the store counts. Pure."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+STATES = ("ready", "scheduled", "running", "dead", "unknown")
+
+
+def overview(
+    database: str,
+    counts: Sequence[Record],
+    pauses: Sequence[Record],
+    workers: Sequence[Record],
+    known_types: Collection[str],
+) -> Record:
+    """The object of `status --json`.
+
+    Which types are unknown can be told only while some worker lives: then it is those that no living
+    one has a handler for.
+    """
+    counts = [_with_unknown(one, bool(workers), known_types) for one in counts]
+    expired = sum(worker["state"] == "expired" for worker in workers)
+    return {
+        "database": database,
+        **_sum(counts),
+        "leases_active": len(workers) - expired,
+        "leases_expired": expired,
+        "retried": sum(one["retried"] for one in counts),
+        "lost_leases": sum(one["lost_leases"] for one in counts),
+        "done_per_second": None,
+        "failed_per_second": None,
+        "queues": _by("queue", counts, _paused(pauses, "queue", "type")),
+        "types": _by("type", counts, _paused(pauses, "type", "queue")),
+        "workers": list(workers),
+    }
+
+
+def _with_unknown(one: Record, anyone: bool, known: Collection[str]) -> Record:
+    return one | {"unknown": one["ready"] if anyone and one["type"] not in known else 0}
+
+
+def _sum(counts: Iterable[Record]) -> Record:
+    counts = list(counts)
+    ages = [age for one in counts if (age := one["oldest_ready_seconds"]) is not None]
+    totals: Record = {state: sum(one[state] for one in counts) for state in STATES}
+    return totals | {"oldest_ready_seconds": max(ages, default=None)}
+
+
+def _by(key: str, counts: Sequence[Record], paused: dict[str, str]) -> list[Record]:
+    """One record a queue or type, also where it is only paused."""
+    names = sorted({one[key] for one in counts} | set(paused))
+    return [
+        {
+            "name": name,
+            **_sum(one for one in counts if one[key] == name),
+            "paused_until": paused.get(name),
+        }
+        for name in names
+    ]
+
+
+def _paused(pauses: Sequence[Record], key: str, other: str) -> dict[str, str]:
+    """Those that are paused as a whole."""
+    return {one[key]: one["paused_until"] for one in pauses if one[key] and one[other] is None}

@@ -1,0 +1,102 @@
+"""Which database a command uses, and connections to it."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..errors import NoDatabase, UsageError
+from . import problems
+from .params import Duration
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# These say where the server is or which database is meant; the other PG* only how to connect.
+LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER")
+QUERY_SECONDS = 60.0  # of a person's own statements; those of a fleet are shorter
+
+
+def connect_wait(default: str = "5s") -> Callable[[_F], _F]:
+    """The option of every verb that connects."""
+    return click.option(
+        "--connect-wait",
+        type=Duration(),
+        default=default,
+        show_default=True,
+        help="How long to try to reach the database.",
+    )
+
+
+@contextlib.contextmanager
+def database(settings: Settings, connect_wait_seconds: float) -> Iterator[str]:
+    """The URL of the database to use; an embedded one runs, with the schema in it, until the end.
+
+    Cron and systemd set no DATABASE_URL: were the embedded one used there silently, an empty private
+    database would be drained for ever. So it has to be asked for, or a person has to be looking on.
+    """
+    embedded_typed = "embedded" in settings.typed
+    if settings.database_url and embedded_typed and "database_url" in settings.typed:
+        raise UsageError("--embedded and --database-url exclude each other")
+    url = None if embedded_typed and settings.embedded else configured(settings)
+    if url is not None:
+        yield url
+        return
+    if not settings.embedded and not on_terminal():
+        raise NoDatabase
+    with embedded_database(settings, connect_wait_seconds) as url:
+        yield url
+
+
+def configured(settings: Settings) -> str | None:
+    """The URL that options or variables give; empty where libpq's own variables do."""
+    if url := settings.database_url or os.environ.get("DATABASE_URL"):
+        settings.database_url = url
+        return url
+    return "" if any(os.environ.get(name) for name in LIBPQ) else None
+
+
+@contextlib.contextmanager
+def embedded_database(settings: Settings, connect_wait_seconds: float) -> Iterator[str]:
+    """The embedded server with the schema in it, held until the end; says so on stderr."""
+    from ..embedded import Embedded, home
+    from ..store import schema
+    from ..store.connect import connected
+
+    with Embedded.open() as server:
+        problems.tell(f"runner: using the embedded database in {home()}", settings)
+        with connected(server.url, "init", connect_wait_seconds) as conn:
+            if schema.version(conn) is None:
+                schema.install(conn)
+        yield server.url
+
+
+@contextlib.contextmanager
+def connection(
+    settings: Settings, role: str, connect_wait_seconds: float, *, any_schema: bool = False
+) -> Iterator["psycopg.Connection[Any]"]:
+    """A connection to the database to use; SchemaMismatch unless it has our schema."""
+    from ..store import schema
+    from ..store.connect import connected
+
+    with (
+        database(settings, connect_wait_seconds) as url,
+        connected(url, role, connect_wait_seconds, statement_seconds=QUERY_SECONDS) as conn,
+    ):
+        if not any_schema:
+            schema.check(conn)
+        yield conn
+
+
+def on_terminal() -> bool:
+    """Whether a person sees what we write to stderr."""
+    try:
+        return sys.stderr.isatty()
+    except ValueError:
+        return False

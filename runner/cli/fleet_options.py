@@ -1,0 +1,186 @@
+"""The options that `start` and `drain` share, and the config that they make."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .. import app
+from ..backoff import Backoff
+from ..config import Drain, FleetConfig, Queue, available_cpus
+from ..errors import UsageError
+from . import problems
+from .params import (
+    MOST_PROCS,
+    SHORTEST_POLL_SECONDS,
+    Backoffs,
+    Count,
+    Duration,
+    Priorities,
+    Queues,
+    Share,
+    Size,
+)
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+UNSAFE = frozenset({"no-timer", "no-kill"})
+HELPERS = 5  # connections of a fleet beside one for each worker
+
+_OPTIONS = (
+    click.option("--procs", type=Count(MOST_PROCS), help="Workers (default: the CPUs we may use)."),
+    click.option(
+        "--queue", "queues", type=Queues(), multiple=True, help="Serve only these; N workers here."
+    ),
+    click.option(
+        "--priority",
+        "priorities",
+        type=Priorities(),
+        multiple=True,
+        help="Rank of a type in the place of its tasks' own: 0 first, 9 last.",
+    ),
+    click.option(
+        "--fair",
+        type=Share(),
+        default="0.05",
+        show_default=True,
+        help="Share of claims that ignore ranks.",
+    ),
+    click.option(
+        "--lease",
+        type=Duration(),
+        default="30s",
+        show_default=True,
+        help="How long a claim is good for.",
+    ),
+    click.option("--renew", type=Duration(), help="Time between renewals (default: lease/6)."),
+    click.option(
+        "--backoff",
+        type=Backoffs(),
+        default="1s:64s",
+        show_default=True,
+        help="First delay and cap after a failure.",
+    ),
+    click.option(
+        "--grace",
+        type=Duration(),
+        default="25s",
+        show_default=True,
+        help="What running tasks get at a stop.",
+    ),
+    click.option(
+        "--timeout",
+        type=Duration(),
+        default="1h",
+        show_default=True,
+        help="Time limit of a task without its own; 0: none.",
+    ),
+    click.option(
+        "--poll",
+        type=Duration(SHORTEST_POLL_SECONDS),
+        default="1s",
+        show_default=True,
+        help="How often to look without a notice.",
+    ),
+    click.option("--no-listen", is_flag=True, help="Poll only, as behind some poolers."),
+    click.option("--max-tasks-per-child", type=Count(), help="Replace a worker after so many."),
+    click.option(
+        "--max-memory-per-child", type=Size(), help="Replace a worker that is larger, as 512MB."
+    ),
+    click.option(
+        "--boot-timeout",
+        type=Duration(0.1),
+        default="60s",
+        show_default=True,
+        help="How long a worker may take to get ready.",
+    ),
+)
+
+
+def fleet_options(function: _F) -> _F:
+    """Give a verb every option of the workers."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def fleet_config(
+    settings: Settings,
+    url: str,
+    options: dict[str, Any],
+    *,
+    log_level: str,
+    drain: Drain | None = None,
+) -> FleetConfig:
+    """The config of these options; UsageError where they contradict each other."""
+    queues = _queues(options["queues"])
+    return FleetConfig(
+        dsn=url,
+        app=app.find(settings.app, settings.app_dir),
+        app_dir=settings.app_dir,
+        procs=options["procs"] or _usual_procs(queues),
+        queues=queues,
+        priorities=dict(options["priorities"]),
+        fair=options["fair"],
+        lease_seconds=options["lease"],
+        renew_seconds=options["renew"],
+        backoff=options["backoff"] or Backoff(),
+        grace_seconds=options["grace"],
+        timeout_seconds=options["timeout"] or None,
+        poll_seconds=options["poll"],
+        listen=not options["no_listen"],
+        max_tasks_per_child=options["max_tasks_per_child"],
+        max_memory_per_child=options["max_memory_per_child"],
+        boot_timeout_seconds=options["boot_timeout"],
+        log_format=settings.log_format,
+        log_level=settings.log_level(log_level),
+        drain=drain,
+        unsafe=_unsafe(settings),
+    )
+
+
+def warn_of_connections(
+    conn: "psycopg.Connection[Any]", config: FleetConfig, settings: Settings
+) -> None:
+    """Tell the arithmetic where a fleet needs more connections than are free; it runs with fewer."""
+    from ..store import overview
+
+    facts = overview.server_facts(conn)
+    needed = config.procs + HELPERS
+    if needed > facts.free:
+        problems.tell(
+            f"runner: warning: {config.procs} workers need {needed} connections"
+            f" ({config.procs} + {HELPERS}), {facts.free} are free: max_connections"
+            f" {facts.max_connections}, {facts.reserved} reserved, {facts.used} in use",
+            settings,
+        )
+
+
+def _queues(given: tuple[list[Queue], ...]) -> tuple[Queue, ...]:
+    queues = tuple(queue for some in given for queue in some)
+    names = [queue.name for queue in queues]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UsageError(f"--queue {sorted(twice)[0]} is given twice")
+    return queues
+
+
+def _usual_procs(queues: tuple[Queue, ...]) -> int:
+    """The CPUs, or as many as the queues ask for and one for those that do not."""
+    own = sum(queue.workers or 0 for queue in queues)
+    return max(available_cpus(), own + any(queue.workers is None for queue in queues))
+
+
+def _unsafe(settings: Settings) -> frozenset[str]:
+    """RUNNER_UNSAFE takes safety away, so that tests can show what it is good for."""
+    given = frozenset(filter(None, os.environ.get("RUNNER_UNSAFE", "").replace(" ", "").split(",")))
+    if strange := given - UNSAFE:
+        raise UsageError(f"RUNNER_UNSAFE: no such thing: {sorted(strange)[0]}")
+    if given:
+        problems.tell(
+            f"runner: warning: RUNNER_UNSAFE={','.join(sorted(given))}: for tests only", settings
+        )
+    return given

@@ -1,0 +1,155 @@
+"""What goes to stdout: a table on a terminal, TSV with a header elsewhere, JSON when asked for."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..errors import RunnerError
+from ..text import safe
+
+Record = Mapping[str, Any]
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def prepare_streams() -> None:
+    """Have all three, and let no character that they cannot write end a command.
+
+    A closed one is opened on nothing: else the next socket would get its number, and whoever prints
+    would write into it.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or os.fdopen(1, "w")  # noqa: SIM115 - they stay open
+    sys.stderr = sys.stderr or os.fdopen(2, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if (change := getattr(stream, "reconfigure", None)) is not None:
+            change(errors="backslashreplace")
+
+
+def on_terminal() -> bool:
+    """Whether stdout is one."""
+    try:
+        return sys.stdout.isatty()
+    except ValueError:
+        return False
+
+
+def write(text: str) -> None:
+    """Write to stdout. A reader that is gone is no error; a full disk is."""
+    with _told():
+        sys.stdout.write(text)
+
+
+def flush() -> None:
+    """Everything written is out, or the reader is gone."""
+    with _told():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        _let_go_of_stdout()
+    except OSError as error:
+        _let_go_of_stdout()
+        raise RunnerError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def _let_go_of_stdout() -> None:
+    """What is still buffered must go somewhere, else the interpreter complains at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def write_json(record: Record) -> None:
+    """One object on one line; ASCII, so that any stream can take it."""
+    write(json.dumps(record, default=_as_json, allow_nan=False) + "\n")
+
+
+def write_json_lines(records: Iterable[Record]) -> None:
+    """One object a line."""
+    for record in records:
+        write_json(record)
+
+
+def write_rows(
+    names: Sequence[str], records: Sequence[Record], *, title: str | None = None
+) -> None:
+    """Records under their names; `…_seconds` and `rss` are made readable on a terminal only."""
+    if on_terminal():
+        _write_table(names, records, title)
+    else:
+        write("\t".join(names) + "\n")
+        for record in records:
+            write("\t".join(_as_tsv(record.get(name)) for name in names) + "\n")
+
+
+def _write_table(names: Sequence[str], records: Sequence[Record], title: str | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title and Text(safe(title)), box=SIMPLE_HEAD, title_justify="left")
+    for name in names:
+        numbers = all(isinstance(record.get(name), int | float | None) for record in records)
+        label = name.removesuffix("_seconds").replace("_", " ")
+        table.add_column(Text(label), justify="right" if numbers else "left")
+    for record in records:
+        table.add_row(*(Text(_as_shown(name, record.get(name))) for name in names))
+    with _told():
+        Console(file=sys.stdout, highlight=False).print(table)
+
+
+def _as_json(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _as_tsv(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return safe(value.isoformat() if isinstance(value, datetime) else str(value))
+
+
+def _as_shown(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if name.endswith("_seconds") and isinstance(value, int | float):
+        return duration(value)
+    if name == "rss" and isinstance(value, int):
+        return size(value)
+    return _as_tsv(value)
+
+
+def duration(seconds: float) -> str:
+    """`250ms`, `12.3s`, `5m12s`, `3h05m`, `2d4h`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24}h"
+
+
+def size(count: int) -> str:
+    """`512 B`, `12.3 MB`."""
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{count} B"

@@ -1,0 +1,30 @@
+"""`runner start`: the fleet."""
+
+from typing import Any
+
+import click
+
+from .database import connect_wait, database
+from .fleet_options import fleet_config, fleet_options, warn_of_connections
+from .settings import Settings
+
+
+@click.command()
+@fleet_options
+@click.option(
+    "--console/--no-console", default=None, help="Live view (default: when stderr is a terminal)."
+)
+@connect_wait("60s")
+@click.pass_obj
+def start(settings: Settings, /, console: bool | None, connect_wait: float, **options: Any) -> int:
+    """Run tasks with a fleet of workers until stopped."""
+    with database(settings, connect_wait) as url:
+        config = fleet_config(settings, url, options, log_level="info")
+        from .. import fleet
+        from ..store import schema
+        from ..store.connect import connected
+
+        with connected(url, "start", connect_wait) as conn:
+            schema.check(conn)
+            warn_of_connections(conn, config, settings)
+        return fleet.start(config, connect_wait_seconds=connect_wait).exit_code

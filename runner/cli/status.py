@@ -1,0 +1,106 @@
+"""`runner status`: what waits, what runs, what is dead."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..board import STATES, overview
+from ..errors import NothingChanged
+from ..units import parse_duration
+from . import output, workers
+from .database import connect_wait, connection
+from .params import Kind, whole_number
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until")
+BOUNDS = {
+    "max-oldest": "oldest_ready_seconds",
+    "max-ready": "ready",
+    "max-scheduled": "scheduled",
+    "max-running": "running",
+    "max-dead": "dead",
+    "max-unknown": "unknown",
+    "max-expired": "leases_expired",
+}
+
+
+class BoundBroken(NothingChanged):
+    """A bound of --check is broken."""
+
+
+class Bounds(Kind):
+    """`max-oldest=5m,max-dead=0`."""
+
+    name = "bounds"
+
+    def parse(self, text: str) -> dict[str, float]:
+        """The bound by its name."""
+        return dict(self._one(part.strip()) for part in text.split(","))
+
+    @staticmethod
+    def _one(text: str) -> tuple[str, float]:
+        name, _, bound = text.partition("=")
+        if name not in BOUNDS:
+            raise ValueError(f"{name!a} is no bound: there are {', '.join(BOUNDS)}")
+        if name == "max-oldest":
+            return name, parse_duration(bound)
+        return name, whole_number(bound, 0, 10**15)
+
+
+@click.command()
+@click.option("--check", "bounds", type=Bounds(), help="Exit 1 beyond max-oldest=5m,max-dead=0 …")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@connect_wait()
+@click.pass_obj
+def status(
+    settings: Settings, /, bounds: dict[str, float] | None, as_json: bool, connect_wait: float
+) -> None:
+    """Count tasks by queue and type, and show the workers."""
+    with connection(settings, "status", connect_wait) as conn:
+        seen = look(conn)
+    if as_json:
+        output.write_json(seen)
+    elif bounds is None:
+        _show(seen)
+    if broken := _broken(seen, bounds or {}):
+        raise BoundBroken("; ".join(broken))
+
+
+def look(conn: "psycopg.Connection[Any]") -> dict[str, Any]:
+    """The overview, in one snapshot."""
+    from ..store import overview as store
+    from ..store import passes
+
+    with conn.transaction():
+        return overview(
+            conn.info.dbname,
+            store.counts(conn),
+            store.pauses(conn),
+            store.workers(conn),
+            passes.known_types(conn),
+        )
+
+
+def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:
+    """What lies beyond its bound, as a sentence each."""
+    return [
+        f"{name.removeprefix('max-')} is {found:g}, more than {bound:g}"
+        for name, bound in bounds.items()
+        if (found := seen[BOUNDS[name]] or 0) > bound
+    ]
+
+
+def _show(seen: dict[str, Any]) -> None:
+    if output.on_terminal():
+        output.write_rows(COLUMNS, [{"name": seen["database"], **seen}])
+        output.write_rows(COLUMNS, seen["queues"], title="queues")
+        output.write_rows(COLUMNS, seen["types"], title="types")
+        output.write_rows(workers.COLUMNS, seen["workers"], title="workers")
+        return
+    rows = [{"kind": "total", "name": seen["database"], **seen}]
+    rows += [{"kind": "queue", **one} for one in seen["queues"]]
+    rows += [{"kind": "type", **one} for one in seen["types"]]
+    output.write_rows(("kind", *COLUMNS), rows)

@@ -1,0 +1,28 @@
+"""`runner workers`: one row a worker."""
+
+import click
+
+from . import output
+from .database import connect_wait, connection
+from .settings import Settings
+
+COLUMNS = (
+    *("host", "pid", "slot", "runner", "state", "task", "type", "attempt"),
+    *("run_seconds", "lease_seconds", "rss", "done", "failed"),
+)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@connect_wait()
+@click.pass_obj
+def workers(settings: Settings, /, as_json: bool, connect_wait: float) -> None:
+    """Show every worker with what it does."""
+    from ..store import overview
+
+    with connection(settings, "workers", connect_wait) as conn:
+        found = overview.workers(conn)
+    if as_json:
+        output.write_json_lines(found)
+    else:
+        output.write_rows(COLUMNS, found)
