@@ -77,7 +77,7 @@ def _tell(done: "Drained", settings: Settings, as_json: bool) -> None:
     """Dead tasks have been told by the log, one by one."""
     if done.unknown_types:
         names = ", ".join(done.unknown_types)
-        problems.tell(f"runner: not implemented: {names} ({done.unknown} tasks wait)", settings)
+        problems.tell(f"runner: not implemented: {names} ({done.unknown} waiting)", settings)
     if as_json:
         output.write_json({key: getattr(done, key) for key in KEYS})
     elif settings.verbosity > 0 or (on_terminal() and settings.verbosity == 0):

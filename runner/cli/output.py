@@ -27,8 +27,8 @@ def prepare_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
-    sys.stdout = sys.stdout or os.fdopen(1, "w")  # noqa: SIM115 - they stay open
-    sys.stderr = sys.stderr or os.fdopen(2, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
     for stream in (sys.stdout, sys.stderr):
         if (change := getattr(stream, "reconfigure", None)) is not None:
             change(errors="backslashreplace")

@@ -33,7 +33,9 @@ def report(error: BaseException, settings: Settings) -> int:
         tell(str(getattr(error, "message", "")), settings, cut=False)
         return 2
     message, hint, code = explain(error)
-    if settings.verbosity > 0 and not isinstance(error, click.ClickException):
+    # Behind an error of ours there is something to see only where it tells of another one.
+    telling = code == 70 or error.__cause__ is not None
+    if settings.verbosity > (0 if telling else 1) and not isinstance(error, click.ClickException):
         tell("".join(traceback.format_exception(error)).rstrip(), settings, cut=False)
     tell(f"runner: error: {message}", settings)
     if hint:
