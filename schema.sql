@@ -194,8 +194,73 @@ create or replace trigger task_wake after insert on runner.task
     referencing new table as added
     for each statement execute function runner.wake();
 
+-- What makes two unique tasks of one queue and type the same: their params' jsonb text. The order of
+-- keys and white space do not matter; 1, 1.0 and true differ; composed and decomposed letters differ.
+create or replace function runner.unique_key(params jsonb) returns bytea
+    language sql immutable strict parallel safe
+    as $$ select sha256(convert_to(params::text, 'UTF8')) $$;
+
+-- Takes back a task that its key makes pointless: never claimed, and done before. With its owner's
+-- rights, so that who enqueues needs no right to delete; harmless in anybody's hands.
+create or replace function runner.withdraw(task_id bigint) returns void
+    language sql volatile security definer set search_path = pg_catalog, pg_temp
+    as $$
+    delete from runner.task t using runner.receipt r
+    where t.task_id = withdraw.task_id and t.fence = 0 and r.idempotency_key = t.idempotency_key
+    $$;
+
+-- Adds a task that has a key or is unique; null when it is there or done already.
+create or replace function runner.enqueue_once(
+    task_type text, params jsonb, queue text, priority integer, run_at timestamptz,
+    idempotency_key text, unique_key bytea, max_attempts integer
+) returns bigint
+    language plpgsql volatile security invoker
+    as $$
+#variable_conflict use_column
+declare
+    added bigint;
+begin
+    for round in 1..10 loop
+        if exists (select from runner.receipt r
+                   where r.idempotency_key = enqueue_once.idempotency_key)
+           or exists (select from runner.task t
+                      where t.idempotency_key = enqueue_once.idempotency_key)
+           or exists (select from runner.task t
+                      where t.queue = enqueue_once.queue and t.task_type = enqueue_once.task_type
+                        and t.unique_key = enqueue_once.unique_key and t.fence = 0)
+           or exists (select from runner.task t  -- a retry of it is waiting, and will do the work
+                      where t.queue = enqueue_once.queue and t.task_type = enqueue_once.task_type
+                        and t.unique_key = enqueue_once.unique_key and t.fence > 0
+                        and t.state in ('ready', 'scheduled'))
+        then
+            return null;
+        end if;
+        insert into runner.task as t (queue, task_type, params, priority, run_at, idempotency_key,
+                                      unique_key, max_attempts)
+        values (enqueue_once.queue, enqueue_once.task_type, enqueue_once.params,
+                enqueue_once.priority, enqueue_once.run_at, enqueue_once.idempotency_key,
+                enqueue_once.unique_key, enqueue_once.max_attempts)
+        on conflict do nothing
+        returning t.task_id into added;
+        if added is null then
+            continue;  -- what it met is seen by the next look, or gone: claimed or done meanwhile
+        end if;
+        -- Looked up once more, after the insert: a task that completed in between left neither a row
+        -- for the insert to meet nor a receipt for the first look, and its key would run twice.
+        if exists (select from runner.receipt r
+                   where r.idempotency_key = enqueue_once.idempotency_key) then
+            perform runner.withdraw(added);
+            return null;
+        end if;
+        return added;
+    end loop;
+    raise unique_violation using message = 'runner.enqueue: nothing added, and no twin in sight',
+        hint = 'does the sequence of runner.task.task_id lag behind the ids in the table?';
+end $$;
+
 -- Adds a task; returns its id, or null when nothing was added: a twin of a unique task is waiting,
--- or the key has a task or a receipt. It never waits for a handler, and never raises for a repeat.
+-- or the key has a task or a receipt. A repeat never raises. It waits for another enqueuer's
+-- uncommitted twin (and is added if that is rolled back), never for a handler.
 create or replace function runner.enqueue(
     task_type       text,
     params          jsonb default '{}',
@@ -210,33 +275,30 @@ create or replace function runner.enqueue(
     as $$
 #variable_conflict use_column
 declare
-    digest bytea := case when enqueue.unique_params
-                         then sha256(convert_to(coalesce(enqueue.params, '{}')::text, 'UTF8')) end;
-    added  bigint;
+    chosen_queue text := coalesce(enqueue.queue, 'default');
+    given_params jsonb := coalesce(enqueue.params, '{}');
+    urgency      integer := coalesce(enqueue.priority, 5);
+    due_at       timestamptz := coalesce(enqueue.run_at, now());
+    digest       bytea := case when enqueue.unique_params then runner.unique_key(given_params) end;
+    added        bigint;
 begin
-    if digest is not null and exists (
-        select from runner.task t
-        where t.queue = enqueue.queue and t.task_type = enqueue.task_type
-          and t.unique_key = digest and t.fence > 0 and t.state in ('ready', 'scheduled')
-    ) then
-        return null;  -- a retry of the same is waiting: it will do this work
+    if enqueue.idempotency_key is null and digest is null then
+        insert into runner.task as t (queue, task_type, params, priority, run_at, max_attempts)
+        values (chosen_queue, enqueue.task_type, given_params, urgency, due_at,
+                enqueue.max_attempts)
+        returning t.task_id into added;
+        return added;
     end if;
-    insert into runner.task as t
-        (queue, task_type, params, priority, run_at, idempotency_key, unique_key, max_attempts)
-    values (coalesce(enqueue.queue, 'default'), enqueue.task_type, coalesce(enqueue.params, '{}'),
-            coalesce(enqueue.priority, 5), coalesce(enqueue.run_at, now()),
-            enqueue.idempotency_key, digest, enqueue.max_attempts)
-    on conflict do nothing
-    returning t.task_id into added;
-    -- Inserted first, looked up afterwards: the other way round, a task that completes in between
-    -- leaves neither row nor receipt in sight, and the key runs twice.
-    if added is not null and enqueue.idempotency_key is not null and exists (
-        select from runner.receipt r where r.idempotency_key = enqueue.idempotency_key
-    ) then
-        delete from runner.task t where t.task_id = added;
-        return null;
+    if current_setting('transaction_isolation') = 'read committed' then
+        return runner.enqueue_once(enqueue.task_type, given_params, chosen_queue, urgency, due_at,
+                                   enqueue.idempotency_key, digest, enqueue.max_attempts);
     end if;
-    return added;
+    begin
+        return runner.enqueue_once(enqueue.task_type, given_params, chosen_queue, urgency, due_at,
+                                   enqueue.idempotency_key, digest, enqueue.max_attempts);
+    exception when serialization_failure then
+        return null;  -- a twin that was committed after this transaction's snapshot
+    end;
 end $$;
 
 -- For autoscalers: how many tasks of a queue wait or run right now (null: of every queue).

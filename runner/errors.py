@@ -21,6 +21,10 @@ class InvalidTask(UsageError, ValueError):
     """A task that cannot be stored as it is; raised before any SQL is sent."""
 
 
+class InvalidParams(RunnerError, ValueError):
+    """The params of a task are not those that its handler takes; the task fails with this text."""
+
+
 class ConfigError(RunnerError):
     """The surroundings are not set up: app, URL, schema or password."""
 
