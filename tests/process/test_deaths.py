@@ -1,0 +1,218 @@
+"""One test for each process that can die, and for those that only stand still."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests import fleets, servers
+from tests.proxy import CutOnce, proxied
+from tests.servers import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.db]
+SHORT = ("--lease", "3s", "--renew", "500ms")
+
+
+def backend(work: fleets.Work, application: str) -> int:
+    """The pid of the server's process for one of our connections."""
+    query = """select pid from pg_stat_activity
+               where application_name = %s and datname = current_database()"""
+
+    def find() -> int | None:
+        row = work.conn.execute(query, [application]).fetchone()
+        return row[0] if row else None
+
+    return wait_until(find, 10, f"a backend of {application}")
+
+
+def test_parent_killed(fresh: str, tmp_path: Path) -> None:
+    """Workers, and the programs that handlers started, are gone at once; a second start finishes."""
+    with fleets.work(fresh, tmp_path) as work:
+        slow = work.add("slow", 2, seconds=3)
+        work.add("programs", seconds=300)
+        good = work.add("ordinary", 50)
+        with fleets.running(fresh, tmp_path, *SHORT, procs=4) as fleet:
+            wait_until(lambda: (tmp_path / "programs").exists())
+            wait_until(lambda: len(work.noted("start")) >= 2)
+            workers = list(work.workers().values())
+            programs = [int(word) for word in (tmp_path / "programs").read_text().split()][:2]
+            os.kill(fleet.pid, signal.SIGKILL)
+            wait_until(lambda: fleets.all_gone([*workers, *programs]), 1.0, "all gone with parent")
+            fleet.process.wait()
+        work.conn.execute("delete from runner.task where task_type = 'programs'")
+        with fleets.running(fresh, tmp_path, *SHORT, procs=4):
+            wait_until(work.empty, 30)
+        work.exactly_once([*slow, *good])
+        assert not work.noted("overlap")
+        own_session = int((tmp_path / "programs").read_text().split()[2])
+        os.kill(own_session, signal.SIGKILL)  # documented: a session of its own escapes
+
+
+def test_worker_killed_between_tasks_and_in_one(fresh: str, tmp_path: Path) -> None:
+    """With its parent alive its task is back at once, charged, and everybody else goes on."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("sleepy", seconds=1)
+        with fleets.running(fresh, tmp_path, *SHORT, procs=2):
+            wait_until(lambda: work.noted("start"))
+            victim = int(work.noted("start")[0][4])
+            os.kill(victim, signal.SIGKILL)
+            began = time.monotonic()
+            wait_until(lambda: (work.row(task) or {}).get("cause"), 5)
+            assert time.monotonic() - began < 2.5  # not after a lease, but when it was settled
+            for pid in fleets.wait_registered(work, 2).values():
+                os.kill(pid, signal.SIGKILL)
+            wait_until(work.empty, 20)
+        work.exactly_once([task])
+
+
+@pytest.mark.parametrize(
+    "fault", ["renew:raise", "renew:kill", "before_settle:kill", "after_settle:kill"]
+)
+def test_renewer_dies(fresh: str, tmp_path: Path, fault: str) -> None:
+    """Another one takes over what it had not done; nobody's lease is lost over it."""
+    with fleets.work(fresh, tmp_path) as work:
+        tasks = work.add("sleepy", 2, seconds=6)
+        killers = work.add("selfkill", 1)
+        once = {"RUNNER_FAULT": fault, "RUNNER_FAULT_ONCE": str(tmp_path / "once")}
+        with fleets.running(fresh, tmp_path, procs=3, **once) as fleet:
+            wait_until(work.only_dead, 40)
+            assert "renewer ended" in fleet.log()
+        work.exactly_once(tasks)
+        assert {fields[2] for fields in work.noted("start")} == {"1"}
+        assert killers
+
+
+@pytest.mark.parametrize("fault", ["look:raise", "sweep:kill", "hear:raise", "look:freeze"])
+def test_maintainer_dies_or_hangs(fresh: str, tmp_path: Path, fault: str) -> None:
+    """P-31: it is replaced, and due tasks are promoted again."""
+    with fleets.work(fresh, tmp_path) as work:
+        once = {"RUNNER_FAULT": fault, "RUNNER_FAULT_ONCE": str(tmp_path / "once")}
+        with fleets.running(fresh, tmp_path, procs=2, **once) as fleet:
+            fleets.wait_registered(work, 2)
+            idle = "select from runner.runner where idle"
+            wait_until(lambda: work.conn.execute(idle).rowcount, 45, "a maintainer at work")
+            work.add("ordinary")
+            wait_until(lambda: (tmp_path / "once").exists(), 20, "the fault struck")
+            work.conn.execute(
+                "insert into runner.task (task_type, run_at)"
+                " values ('ordinary', clock_timestamp() + interval '1 s')"
+            )
+            wait_until(work.empty, 60)
+            assert "maintainer" in fleet.log()
+
+
+def test_backend_of_the_renewer_stands_still(own_server: servers.Embedded, tmp_path: Path) -> None:
+    """Its silence is its end; a new one connects, and the tasks go on under their leases."""
+    with servers.fresh_database(own_server) as url, fleets.work(url, tmp_path) as work:
+        tasks = work.add("sleepy", 2, seconds=8)
+        with fleets.running(url, tmp_path, procs=2) as fleet:
+            wait_until(lambda: len(work.noted("start")) == 2)
+            with servers.stopped(backend(work, "runner renewer")):
+                wait_until(lambda: "killing renewer: silent" in fleet.log(), 10)
+                wait_until(work.empty, 20)
+        work.exactly_once(tasks)
+        assert not work.noted("overlap")
+
+
+@pytest.fixture
+def own_server() -> servers.Iterator[servers.Embedded]:
+    """A server that a test may hurt."""
+    with servers.throw_away_server(servers.chosen_binaries()) as server:
+        servers.prepare(server)
+        yield server
+
+
+def test_worker_stopped_is_not_kept_alive(fresh: str, tmp_path: Path) -> None:
+    """A worker under SIGSTOP is renewed no more, dies by the kernel's timer, and its task goes on."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("sleepy", seconds=2)
+        with fleets.running(fresh, tmp_path, *SHORT, procs=2):
+            wait_until(lambda: work.noted("start"))
+            victim = int(work.noted("start")[0][4])
+            os.kill(victim, signal.SIGSTOP)
+            wait_until(lambda: servers.gone(victim), 10, "killed while stopped")
+            wait_until(work.empty, 20)
+        work.exactly_once([task])
+        assert not work.noted("overlap")
+
+
+def parent_stopped(fresh: str, tmp_path: Path, **unsafe: str) -> fleets.Work:
+    """Two ready tasks longer than the lease, a parent stopped for three leases, a second runner."""
+    work = fleets.Work(fresh, tmp_path)
+    tasks = work.add("sleepy", 2, seconds=5)
+    with fleets.running(fresh, tmp_path, *SHORT, procs=2, **unsafe) as first:
+        wait_until(lambda: len(work.noted("start")) == 2)
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            with fleets.running(fresh, tmp_path, *SHORT, procs=2):
+                time.sleep(9)
+                os.kill(first.pid, signal.SIGCONT)
+                wait_until(work.empty, 40)
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+    work.exactly_once(tasks)
+    return work
+
+
+def test_parent_stopped_for_three_leases(fresh: str, tmp_path: Path) -> None:
+    """P-05: no two live handlers for one task, one effect each."""
+    work = parent_stopped(fresh, tmp_path)
+    assert not work.noted("overlap")
+    work.conn.close()
+
+
+def test_the_witness_has_power(fresh: str, tmp_path: Path) -> None:
+    """The same with the timer and the kill switched off does show overlaps."""
+    work = parent_stopped(fresh, tmp_path, RUNNER_UNSAFE="no-timer,no-kill")
+    assert work.noted("overlap")
+    work.conn.close()
+
+
+def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
+    """The worker connects anew under another identity, and the claim it cannot know is settled."""
+    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
+        with fleets.running(url, tmp_path, procs=2):
+            pids = fleets.wait_registered(work, 2)
+            proxy.rule = CutOnce(b"C\x00\x00\x00\rUPDATE 1\x00", times=3)
+            tasks = work.add("ordinary", 20)
+            wait_until(work.empty, 20)
+            assert fleets.wait_registered(work, 2) == pids
+        assert proxy.cuts == 3
+        work.exactly_once(tasks)
+        assert {fields[2] for fields in work.noted("start")} == {"1"}
+
+
+def test_commit_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
+    """P-34: done is done, and nothing runs twice for it."""
+    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
+        with fleets.running(url, tmp_path, procs=2) as fleet:
+            fleets.wait_registered(work, 2)
+            proxy.rule = CutOnce(b"C\x00\x00\x00\x0bCOMMIT\x00", times=5)
+            tasks = work.add("ordinary", 40)
+            wait_until(work.empty, 20)
+            fleet.stop()
+        assert proxy.cuts == 5
+        work.exactly_once(tasks)
+        assert len(work.noted("start")) == 40
+
+
+def test_backends_terminated_under_load(fresh: str, tmp_path: Path) -> None:
+    """No process dies for it, no attempt is charged, all effects once."""
+    with fleets.work(fresh, tmp_path) as work:
+        tasks = work.add("slow", 40, seconds=0.1)
+        with fleets.running(fresh, tmp_path, procs=4) as fleet:
+            pids = set(fleets.wait_registered(work, 4).values())
+            query = """select pg_terminate_backend(pid) from pg_stat_activity
+                       where application_name like 'runner worker%'
+                         and datname = current_database()
+                       order by random() limit 1"""
+            with psycopg.connect(fresh, autocommit=True) as storm:
+                while not work.empty():
+                    storm.execute(query)
+                    time.sleep(0.05)
+            assert set(fleets.wait_registered(work, 4).values()) == pids
+            assert "worker_died" not in fleet.log()
+        work.exactly_once(tasks)

@@ -1,0 +1,209 @@
+"""A fleet at its ordinary work, and at what handlers do to it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests import fleets, servers
+from tests.servers import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.db]
+FULL = bool(os.environ.get("RUNNER_TEST_FULL"))
+
+
+def test_good_raising_killing_and_hanging_tasks(fresh: str, tmp_path: Path) -> None:
+    """Every good one has one effect; the others are dead after their attempts, with their cause."""
+    scale = 10 if FULL else 1
+    with fleets.work(fresh, tmp_path) as work:
+        good = work.add("ordinary", 177 * scale)
+        work.add("boom", 20 * scale)
+        work.add("selfkill", 2 * scale)
+        work.add("hang", 2)
+        with fleets.running(fresh, tmp_path, procs=8) as fleet:
+            wait_until(work.only_dead, 90, "all done or dead")
+            assert work.causes() == {
+                ("boom", "ValueError", 3): 20 * scale,
+                ("selfkill", "SIGKILL (perhaps out of memory)", 3): 2 * scale,
+                ("hang", "time limit", 2): 2,
+            }
+            work.exactly_once(good)
+            workers = fleets.wait_registered(work, 8)
+            assert len(workers) == 8
+            assert {servers.process_state(pid) for pid in workers.values()} <= {"S", "R", "D"}
+            assert fleet.stop() == 0
+        assert "Traceback" not in fleet.log()
+
+
+def test_each_way_to_die_is_named(fresh: str, tmp_path: Path) -> None:
+    """P-14, P-16: the name of the signal or the exit code, after exactly max_attempts."""
+    with fleets.work(fresh, tmp_path) as work:
+        work.add("segfault")
+        work.add("aborts")
+        work.add("exits")
+        work.add("chooses", how="exit", code=0)
+        good = work.add("ordinary", 20)
+        with fleets.running(fresh, tmp_path, procs=2):
+            wait_until(work.only_dead, 30)
+        assert work.causes() == {
+            ("segfault", "SIGSEGV", 2): 1,
+            ("aborts", "SIGABRT", 2): 1,
+            ("exits", "exit code 0", 2): 1,
+            ("chooses", "SystemExit", 2): 1,
+        }
+        work.exactly_once(good)
+
+
+def test_outcomes(fresh: str, tmp_path: Path) -> None:
+    """Retry is a failure with a delay of its own, Snooze refunds, Discard is the end."""
+    with fleets.work(fresh, tmp_path) as work:
+        (retry,) = work.add("chooses", how="retry")
+        (snooze,) = work.add("chooses", how="snooze", delay=600)
+        (discard,) = work.add("chooses", how="discard")
+        with fleets.running(fresh, tmp_path, procs=1):
+            wait_until(lambda: work.states()["dead"] == 2)
+            wait_until(lambda: work.states()["scheduled"] == 1)
+        row = work.row(retry)
+        assert row is not None
+        assert (row["cause"], row["attempt"]) == ("Retry", 2)
+        row = work.row(discard)
+        assert row is not None
+        assert (row["cause"], row["attempt"], row["last_error"]) == (
+            "Discard",
+            1,
+            "Discard: no use",
+        )
+        row = work.row(snooze)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["released"]) == ("scheduled", 0, 0)
+
+
+def test_a_task_that_ignores_term_is_killed_at_its_limit(fresh: str, tmp_path: Path) -> None:
+    """TERM, then five seconds, then KILL; the attempt is charged, the cause is the limit."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("stubborn")
+        with fleets.running(fresh, tmp_path, "--timeout", "1s", procs=1):
+            wait_until(lambda: (work.row(task) or {}).get("cause") == "time limit", 20)
+        row = work.row(task)
+        assert row is not None
+        assert row["attempt"] == 1
+
+
+def test_programs_of_a_task_do_not_outlive_it(fresh: str, tmp_path: Path) -> None:
+    """P-20: the next task starts when they are gone, sessions of their own included."""
+    with fleets.work(fresh, tmp_path) as work:
+        work.add("programs")
+        with fleets.running(fresh, tmp_path, procs=1):
+            wait_until(work.empty)
+            pids = [int(word) for word in (tmp_path / "programs").read_text().split()]
+            assert len(pids) == 3
+            assert fleets.all_gone(pids)
+
+
+def test_locks_held_for_three_leases_disturb_nobody(fresh: str, tmp_path: Path) -> None:
+    """P-01: renewal goes on for all, and a serializable handler longer than it completes."""
+    with fleets.work(fresh, tmp_path) as work:
+        (holder,) = work.add("slow", seconds=10)
+        others = work.add("sleepy", 2, seconds=10)
+        strict = work.add("serializable", seconds=4)
+        with fleets.running(fresh, tmp_path, "--lease", "3s", "--renew", "500ms") as fleet:
+            wait_until(lambda: work.running() == 4)
+            # The row of the running task itself is locked by somebody for as long.
+            with psycopg.connect(fresh) as lock:
+                lock.execute("select from runner.task where task_id = %s for share", [holder])
+                time.sleep(4)
+            wait_until(work.empty, 30)
+            assert "kill" not in fleet.log()
+        work.exactly_once([holder, *others, *strict])
+        assert {fields[2] for fields in work.noted("start")} == {"1"}
+
+
+def test_a_plain_insert_wakes_an_idle_worker(fresh: str, tmp_path: Path) -> None:
+    """Well before the poll, which is put off here."""
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, "--poll", "30s", procs=2):
+            fleets.wait_registered(work, 2)
+            idle = "select idle from runner.runner"
+            wait_until(lambda: work.conn.execute(idle).fetchone() == (True,))
+            for _ in range(3):
+                ids = work.add("ordinary")
+                wait_until(work.empty, 5)
+        assert ids
+
+
+def test_output_of_handlers_names_its_task(fresh: str, tmp_path: Path) -> None:
+    """P-69: what is printed comes as log lines."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("prints")
+        with fleets.running(fresh, tmp_path, procs=1) as fleet:
+            wait_until(lambda: "and to stderr" in fleet.log())
+        assert f"task {task}: hello from {task}" in fleet.log()
+
+
+def test_grace_then_release_then_one_effect(fresh: str, tmp_path: Path) -> None:
+    """P-55: a stop in mid-task refunds the attempt, and the next run completes it."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("slow", seconds=6)
+        with fleets.running(fresh, tmp_path, "--grace", "1s", procs=1) as fleet:
+            wait_until(lambda: work.noted("start"))
+            began = time.monotonic()
+            assert fleet.stop() == 0
+            assert time.monotonic() - began < 5
+        row = work.row(task)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
+        with fleets.running(fresh, tmp_path, procs=1):
+            wait_until(work.empty, 20)
+        work.exactly_once([task])
+
+
+def test_a_stop_that_comes_with_the_claim_starts_nothing(fresh: str, tmp_path: Path) -> None:
+    """A7: the stop flag is looked at again after the claim's commit."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("ordinary")
+        fault = {"RUNNER_FAULT": "after_claim_commit:term-parent"}
+        with fleets.running(fresh, tmp_path, procs=1, **fault) as fleet:
+            assert fleet.process.wait(20) == 0
+        row = work.row(task)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 0)
+        assert row["fence"] > 0
+        assert not work.noted("start")
+
+
+def test_second_signal_forces(fresh: str, tmp_path: Path) -> None:
+    """P-60: the first waits, one within half a second is the same, a later one ends it at once."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("stubborn", seconds=60)
+        with fleets.running(fresh, tmp_path, "--grace", "30s", procs=1) as fleet:
+            wait_until(lambda: work.noted("start"))
+            fleet.process.send_signal(signal.SIGTERM)
+            fleet.process.send_signal(signal.SIGINT)
+            time.sleep(1)
+            assert fleet.process.poll() is None
+            began = time.monotonic()
+            fleet.process.send_signal(signal.SIGTERM)
+            fleet.process.send_signal(signal.SIGTERM)
+            assert fleet.process.wait(10) == 143
+            assert time.monotonic() - began < 2
+        row = work.row(task)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
+        assert "Traceback" not in fleet.log()
+
+
+def test_a_handler_in_c_does_not_hold_up_the_stop(fresh: str, tmp_path: Path) -> None:
+    """P-21: grace, TERM, KILL, by the clock of the parent."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("in_c")
+        with fleets.running(fresh, tmp_path, "--grace", "1s", procs=1) as fleet:
+            wait_until(lambda: work.noted("start"))
+            began = time.monotonic()
+            assert fleet.stop() == 0
+            assert time.monotonic() - began < 6
+        row = work.row(task)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
