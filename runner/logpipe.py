@@ -9,9 +9,16 @@ import json
 import logging
 import os
 import time
+import traceback
 from typing import Any
 
+from .text import error_text
+
 LINE_MAX = 4096  # PIPE_BUF on Linux: above it a write is not atomic
+_KEY_MAX = 64  # characters of a field's name, where a record is too long
+_SHORT = 8  # a text that is not worth shortening
+_FIRST_FIELDS = 4  # at, level, event, message
+_NUMBER_MAX = 1e18
 
 
 class LogPipe:
@@ -55,17 +62,38 @@ class LogPipe:
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    line = json.dumps(record, default=str).encode() + b"\n"  # ASCII: surrogates are escaped
-    if len(line) <= LINE_MAX:
-        return line
-    # Only text can be long: halve the longest until it fits.
-    short = dict(record)
-    while len(line) > LINE_MAX:
-        key = max(short, key=lambda k: len(str(short[k])))
-        text = str(short[key])
-        short[key] = text[: len(text) // 2] + "…"
-        line = json.dumps(short, default=str).encode() + b"\n"
+    try:
+        line = json.dumps(record, default=str, allow_nan=False).encode() + b"\n"
+    except Exception:  # a value without JSON form, or whose __str__ raises
+        pass
+    else:
+        if len(line) <= LINE_MAX:
+            return line  # ASCII: surrogates are escaped
+    return _shortened({key[:_KEY_MAX]: _plain(value) for key, value in record.items()})
+
+
+def _shortened(record: dict[str, Any]) -> bytes:
+    """The record with its longest texts halved, and then its last fields left out, until it fits."""
+    while len(line := json.dumps(record).encode() + b"\n") > LINE_MAX:
+        key = max(record, key=lambda name: len(str(record[name])))
+        text = str(record[key])
+        if len(text) > _SHORT:
+            record[key] = text[: len(text) // 2] + "…"
+        else:
+            record = dict(list(record.items())[: max(_FIRST_FIELDS, len(record) // 2)])
     return line
+
+
+def _plain(value: Any) -> Any:
+    """Small numbers as they are, everything else as text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and abs(value) < _NUMBER_MAX:
+        return value
+    try:
+        return str(value)[:LINE_MAX]
+    except Exception:
+        return f"({type(value).__name__[:_KEY_MAX]})"
 
 
 class PipeHandler(logging.Handler):
@@ -80,6 +108,9 @@ class PipeHandler(logging.Handler):
         fields = {key: getattr(record, key, None) for key in ("task", "type", "slot", "attempt")}
         try:
             message = record.getMessage()
-        except Exception:
-            message = str(record.msg)
+        except Exception:  # arguments that do not fit, or a __str__ that raises
+            message = record.msg if isinstance(record.msg, str) else "(a message without text)"
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            message = f"{message}: {error_text(error)}"
+            fields["traceback"] = "".join(traceback.format_tb(error.__traceback__))
         self._pipe.emit(record.levelname.lower(), "handler", message, **fields)

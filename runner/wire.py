@@ -7,6 +7,7 @@ most PIPE_BUF bytes on a pipe of their own.
 """
 
 import enum
+import math
 import os
 import struct
 from collections.abc import Iterator
@@ -100,6 +101,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._astray = False  # the bytes just before `_rest` were skipped
         self.strays = 0  # stretches of bytes skipped so far
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -109,10 +111,12 @@ class EventReader:
         while len(data) - at >= EVENT_SIZE:
             event = self._parse(data, at)
             if event is None:
-                self.strays += 1
+                self.strays += not self._astray
+                self._astray = True
                 found = data.find(_MAGIC_BYTES, at + 1)
                 at = found if found >= 0 else len(data) - 1
             else:
+                self._astray = False
                 yield event
                 at += EVENT_SIZE
         self._rest = data[at:]
@@ -122,7 +126,7 @@ class EventReader:
         magic, kind, flag, incarnation, worker, task, fence, when, count = _EVENT.unpack_from(
             data, at
         )
-        if magic != _MAGIC or kind not in _KINDS:
+        if magic != _MAGIC or kind not in _KINDS or math.isnan(when):
             return None
         return Event(_KINDS[kind], incarnation, worker, task, fence, when, count, flag)
 
@@ -226,8 +230,22 @@ class EventWriter:
 
         A parent that is gone ends this process through its control pipe; here it is quiet.
         """
-        record = _EVENT.pack(_MAGIC, kind, flag, self.incarnation, worker, task, fence, at, count)
+        head = (_MAGIC, kind, flag, self.incarnation, worker, task)
+        try:
+            record = _EVENT.pack(*head, fence, at, count)
+        except struct.error:  # the progress of a handler may be any number
+            record = _EVENT.pack(*head, _bounded(fence), at, _bounded(count))
         try:
             os.write(self.fd, record)
         except BrokenPipeError:
             pass
+
+
+def _bounded(number: float) -> int:
+    try:
+        return max(-_MOST, min(int(number), _MOST))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+_MOST = 2**63 - 1

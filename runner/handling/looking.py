@@ -104,7 +104,9 @@ class Looking:
         listed = [kind for kind in list_kinds(self._conn) if self._ours(kind)]
         cost = now() - begun
         self._list_at = begun + max(LIST_SECONDS, COST_FACTOR * self._config.procs * cost)
-        queues = self._queues or {DEFAULT_QUEUE, *(kind.queue for kind in listed)}
+        queues = self._queues  # may be empty: a worker that no queue is left for
+        if queues is None:
+            queues = list({DEFAULT_QUEUE, *(kind.queue for kind in listed)})
         defaults = [
             Kind(queue, task_type, DEFAULT_PRIORITY) for queue in queues for task_type in self._most
         ]

@@ -91,7 +91,8 @@ class RunUntilDrained:
         if (
             not busy
             and view.workers
-            and all(child.idle_look > view.changed_at for child in view.workers)
+            # `idle` too: one that has claimed and not begun yet has an old look to show.
+            and all(c.idle and c.idle_look > view.changed_at for c in view.workers)
             and view.now - quiet_since >= self.linger_seconds
         ):
             return "drained"
