@@ -203,11 +203,11 @@ class Maintainer:
                 if at < self.due.listen:
                     return
                 self.listener = connect(self.config.dsn, "listener")
-                self.listener.execute("listen runner")
+                passes.listen(self.listener)
                 self.relisten_seconds = RELISTEN_FIRST_SECONDS
                 self.due.look = self.heard_at = at  # what came meanwhile was not heard
             elif at - self.heard_at > LISTEN_CHECK_SECONDS:
-                self.listener.execute("select 1")
+                passes.ask(self.listener)
                 self.heard_at = at
         except psycopg.Error:
             self.deaf()

@@ -99,6 +99,16 @@ def _take(conn: psycopg.Connection[Any], lease: Lease[UUID], judge: Judge) -> li
         return []  # a session that we may not end holds a row: the next sweep tries again
 
 
+def listen(conn: psycopg.Connection[Any]) -> None:
+    """Hear of tasks that were added."""
+    conn.execute(query("listen"))
+
+
+def ask(conn: psycopg.Connection[Any]) -> None:
+    """Ask the server anything: psycopg.Error when the link is dead."""
+    conn.execute(query("ask"))
+
+
 def register_runner(
     conn: psycopg.Connection[Any], runner_id: UUID, config: FleetConfig, host: str
 ) -> None:
