@@ -113,3 +113,11 @@ select distinct unnest(types) from runner.worker where runner_id = %(runner_id)s
 -- Drain locks and workers of runners whose lease ended long ago, for a pass that has not watched.
 select worker_id, lease_until from runner.worker
 where lease_until < clock_timestamp() - lease;
+
+-- name: listen
+-- Hear of tasks that were added.
+listen runner;
+
+-- name: ask
+-- Finds out whether a silent link is dead.
+select 1;
