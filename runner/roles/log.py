@@ -27,6 +27,7 @@ class Log:
         self.level = LEVELS[level]
         self.events = EventWriter(ends.events, seat.incarnation)
         self._rest = b""
+        self._fatal: set[str] = set()
 
     def run(self) -> int:
         """Write until the parent says stop or is gone, and then what is still in the pipe."""
@@ -59,11 +60,20 @@ class Log:
     def write(self, records: Iterable[dict[str, Any]]) -> None:
         """One line a record. A closed stderr ends the log, not the fleet."""
         for record in records:
-            if LEVELS.get(str(record.get("level")), 20) < self.level:
+            if LEVELS.get(str(record.get("level")), 20) < self.level or self.told(record):
                 continue
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(self.format(record) + "\n")
                 sys.stderr.flush()
+
+    def told(self, record: dict[str, Any]) -> bool:
+        """Whether this is what another worker has just died of, too: one such line is enough."""
+        if record.get("event") != "fatal":
+            return False
+        text = str(record.get("message"))
+        told = text in self._fatal
+        self._fatal.add(text)
+        return told
 
 
 def as_json(record: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The maintainer: wakes the idle, and makes the passes (promote, sweep, prune)."""
 
 import contextlib
+import logging
 import os
 import random
 import select
@@ -110,6 +111,8 @@ class Maintainer:
 
     def run(self) -> int:
         """Wake and tidy until the parent says stop."""
+        # The pool tells of each failed try; the renewer tells of the outage, once.
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         self.pool = ConnectionPool(
             conninfo(self.config.dsn, "maintainer"),
             min_size=1,

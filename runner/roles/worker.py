@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,13 +22,14 @@ from ..handling.attempt import Attempts
 from ..handling.interrupts import Interrupts
 from ..handling.lifeline import Lifeline, wait_readable
 from ..handling.looking import Looking
+from ..handling.printing import Printed
 from ..handling.restore import ProcessState
 from ..handling.session import Disconnected, Left, Session, settle_former
 from ..judge import Claim, Judge, Verdict
 from ..logpipe import LogPipe, PipeHandler
 from ..registry import Handler, Registry
 from ..store.claim import Row
-from ..store.connect import connect, tells_of_server
+from ..store.connect import connect, parse, tells_of_server
 from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
 from ..supervisor.role import Ends, Seat
@@ -74,6 +76,8 @@ class Worker:
         """Boot, then serve under one identity after the other until told to stop."""
         kernel.become_subreaper()
         self.interrupts.install()
+        self.printed = [Printed(self.log, stream.buffer) for stream in (sys.stdout, sys.stderr)]
+        sys.stdout, sys.stderr = self.printed
         self.lifeline.start()
         if (refusal := self.boot()) is not None:
             return refusal
@@ -141,7 +145,12 @@ class Worker:
             self.since,
         )
         self.attempts = Attempts(
-            self.session, self.judge, self.interrupts, self.restore, lambda: self.lifeline.stopping
+            self.session,
+            self.judge,
+            self.interrupts,
+            self.restore,
+            lambda: self.lifeline.stopping,
+            parse(self.config.dsn).get("password"),
         )
 
     def connect(self) -> Tx:
@@ -256,6 +265,8 @@ class Worker:
         self.permit_used = True
         self.started += 1
         self.events.send(Kind.STARTED, task=task.id, fence=task.fence, at=task.limit_at or 0.0)
+        for stream in self.printed:
+            stream.task = task.id
         faults.point("after_started")
         began = time.monotonic()
         outcome, verdict = self.attempts.run(
@@ -326,6 +337,8 @@ class Worker:
     def restore(self) -> None:
         """Undo what the handler left in the process; called before its attempt is judged."""
         self.state.restore()
+        for stream in self.printed:
+            stream.end()
         if killed := self.state.kill_descendants():
             self.log.info("descendants", f"killed {killed} processes that a task left running")
 

@@ -39,11 +39,13 @@ class Hurt:
 @pytest.fixture
 def hurt() -> Iterator[tuple[Hurt, str]]:
     """A server that may be crashed, and the URL of a database in it."""
-    with servers.reachable_directory() as home:
-        with servers.Embedded.open(home, binaries=servers.chosen_binaries()) as server:
-            servers.prepare(server)
-            url = servers.create_database(server, "hurt", servers.TEMPLATE)
-            yield Hurt(server, home), url
+    binaries = servers.chosen_binaries()
+    with (
+        servers.reachable_directory() as home,
+        servers.Embedded.open(home, binaries=binaries) as server,
+    ):
+        servers.prepare(server)
+        yield Hurt(server, home), servers.create_database(server, "hurt", servers.TEMPLATE)
 
 
 def reconnect(work: fleets.Work) -> None:
