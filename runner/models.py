@@ -13,7 +13,8 @@ from typing import Any
 from .errors import InvalidParams, InvalidTask
 from .text import class_name, safe
 
-MARK = "__runner_type__"
+MARK = "__runner_type__"  # on a registered class or function: its task type
+SEVERAL = ()  # in its place: registered under more than one name
 
 
 def type_of(thing: Any) -> str:
@@ -27,6 +28,15 @@ def type_of(thing: Any) -> str:
     if found is not None:
         raise InvalidTask(f"type: {name} is registered under more than one name: say which")
     raise InvalidTask(f"type: {name} is neither text nor registered as a handler")
+
+
+def own_annotations(cls: type) -> list[str]:
+    """The names that a class itself, not a base of it, annotates as fields."""
+    try:
+        found = inspect.get_annotations(cls)
+    except NameError:  # of something that is defined later
+        return []
+    return [name for name, kind in found.items() if "ClassVar" not in str(kind)]
 
 
 def is_model(cls: Any) -> bool:

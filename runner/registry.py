@@ -1,12 +1,15 @@
 """The registry: task types and the handlers that run them."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from .backoff import Backoff
-from .errors import AppError
+from .errors import AppError, InvalidTask
+from .fields import check_type
+from .handlers import is_async, mark, name_of, place_of, run_of_class, run_of_function, takes
+from .hooks import ARGUMENTS, Hooks, as_context_manager
+from .options import judged
 from .task import Task
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -43,6 +46,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self.hooks = Hooks()
 
     @overload
     def task(self, name: _F, /) -> _F: ...
@@ -50,9 +54,14 @@ class Registry:
     def task(self, name: str | None = None, /, **options: Any) -> Callable[[_F], _F]: ...
 
     def task(self, name: Any = None, /, **options: Any) -> Any:
-        """Register the decorated handler; its name defaults to the function's.
+        """Register the decorated handler: a function, or a class whose fields are the params.
 
-        Options: max_attempts, timeout (seconds), backoff, retry_on, discard_on.
+        A function is called with `(tx, task)`, and with a third argument made of the params when that
+        is annotated with a dataclass, pydantic model or msgspec struct. Of a class a new instance is
+        made for every task, and its `process(tx, task)` is called.
+
+        Options: max_attempts, timeout (seconds, or text such as "5m"), backoff (a Backoff, or text such
+        as "1s:64s"), retry_on, discard_on (exception classes). The name defaults to the handler's.
         """
         if callable(name):
             self.add(name)
@@ -66,18 +75,46 @@ class Registry:
 
     def add(self, handler: Callable[..., Any], name: str | None = None, **options: Any) -> None:
         """Register a handler without a decorator; AppError names the place of what is wrong."""
-        place = _place_of(handler)
-        name = name or str(getattr(handler, "__name__", "") or type(handler).__name__)
-        if name in self._handlers:
+        place = place_of(handler)
+        try:
+            name = check_type(name_of(handler) if name is None else name)
+            if name in self._handlers:
+                raise AppError(f"two handlers are called {name}, the first at {self[name].place}")
+            run = run_of_class(handler) if isinstance(handler, type) else run_of_function(handler)
+            self._handlers[name] = Handler(name, run, place, **judged(options))
+        except (AppError, InvalidTask) as error:
+            raise AppError(f"{place}: {error}") from None
+        mark(handler, name)
+
+    def on_worker_start(self, hook: _F) -> _F:
+        """Call the decorated function when a worker has started, before its first task."""
+        return self._hook("on_worker_start", hook)
+
+    def on_worker_stop(self, hook: _F) -> _F:
+        """Call the decorated function when a worker stops."""
+        return self._hook("on_worker_stop", hook)
+
+    def on_error(self, hook: _F) -> _F:
+        """Call the decorated function with (task, error) when a handler has failed."""
+        return self._hook("on_error", hook)
+
+    def around(self, hook: _F) -> _F:
+        """Run every handler inside the context manager that the decorated function returns for a task.
+
+        A generator function will do: contextlib.contextmanager is added where it is missing.
+        """
+        return self._hook("around", hook)
+
+    def _hook(self, kind: str, hook: _F) -> _F:
+        names = ARGUMENTS[kind]
+        if is_async(hook):
+            raise AppError(f"{place_of(hook)}: {kind}: {name_of(hook)} is async")
+        if not takes(hook, len(names)):
             raise AppError(
-                f"two handlers are called {name}: {self._handlers[name].place} and {place}"
+                f"{place_of(hook)}: {kind}: {name_of(hook)} must take ({', '.join(names)})"
             )
-        if unknown := set(options) - set(Handler.__dataclass_fields__) | {"run", "place"} & set(
-            options
-        ):
-            raise AppError(f"{place}: unknown option {sorted(unknown)[0]} of handler {name}")
-        _check_callable(handler, name, place)
-        self._handlers[name] = Handler(name, handler, place, **options)
+        getattr(self.hooks, kind).append(as_context_manager(hook) if kind == "around" else hook)
+        return hook
 
     def __getitem__(self, name: str) -> Handler:
         return self._handlers[name]
@@ -95,27 +132,3 @@ class Registry:
     def types(self) -> list[str]:
         """The task types with a handler, sorted."""
         return sorted(self._handlers)
-
-
-def _check_callable(handler: Callable[..., Any], name: str, place: str) -> None:
-    if inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler):
-        raise AppError(f"{place}: handler {name} is async; handlers are plain functions")
-    if inspect.isgeneratorfunction(handler):
-        raise AppError(f"{place}: handler {name} is a generator; handlers are plain functions")
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):
-        return  # built in: nothing to see
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise AppError(f"{place}: handler {name}{signature} must take exactly (tx, task)") from None
-
-
-def _place_of(handler: object) -> str:
-    try:
-        plain: Any = inspect.unwrap(handler)  # type: ignore[arg-type]
-        lines = inspect.getsourcelines(plain)
-        return f"{inspect.getsourcefile(plain)}:{lines[1]}"
-    except (TypeError, OSError):
-        return getattr(handler, "__module__", None) or "?"

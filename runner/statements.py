@@ -1,7 +1,9 @@
 """The named statements of `store/queries/*.sql` as text: who enqueues may have another driver."""
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
+
+_QUERIES = Path(__file__).parent / "store" / "queries"
 
 
 def statement(name: str) -> str:
@@ -13,13 +15,12 @@ def statement(name: str) -> str:
 def statements() -> dict[str, str]:
     """Every statement by its name; read once."""
     found: dict[str, str] = {}
-    for path in sorted((resources.files("runner") / "store" / "queries").iterdir(), key=str):
-        if path.name.endswith(".sql"):
-            for block in path.read_text("utf-8").split("-- name: ")[1:]:
-                name, _, text = block.partition("\n")
-                if name.strip() in found:
-                    raise ValueError(f"two statements are called {name}")
-                found[name.strip()] = _without_comments(text)
+    for path in sorted(_QUERIES.glob("*.sql")):
+        for block in path.read_text("utf-8").split("-- name: ")[1:]:
+            name, _, text = block.partition("\n")
+            if name.strip() in found:
+                raise ValueError(f"two statements are called {name}")
+            found[name.strip()] = _without_comments(text)
     return found
 
 
