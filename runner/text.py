@@ -82,10 +82,11 @@ def cause_name(error: BaseException) -> str:
 
 
 def class_name(thing: object) -> str:
-    """The name of the class of `thing` with its module, unless that is builtins."""
+    """The name of the class of `thing` with its module, unless that is builtins or ours."""
     module = _class_text(thing, "__module__")
     name = _class_text(thing, "__qualname__") or "?"
-    return safe(name if module in (None, "builtins") else f"{module}.{name}", CAUSE_LIMIT)
+    bare = module in (None, "builtins") or str(module).startswith("runner.")
+    return safe(name if bare else f"{module}.{name}", CAUSE_LIMIT)
 
 
 def _visible(character: str) -> str:

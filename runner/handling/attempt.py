@@ -32,6 +32,7 @@ class Attempts:
     interrupts: Interrupts
     restore: Callable[[], None]
     stopping: Callable[[], bool]
+    secret: str | None = None  # the database's password: drivers put it into their messages
 
     def run(
         self, handler: Handler, task: Task, claim: Claim, ending: Callable[[], None]
@@ -119,13 +120,15 @@ class Attempts:
         if interrupted is not None and interrupted is not TimeLimit:
             return self._stopped(claim)
         if isinstance(error, TimeLimit):
-            return self.judge.failed(claim, "time limit", error_text(error))
+            return self.judge.failed(claim, "time limit", error_text(error, secret=self.secret))
         if self.session.broken_by(error) and isinstance(error, psycopg.Error):
             return self.judge.interrupted(claim, "connection lost")
         if isinstance(error, Snooze):
             return self.judge.snoozed(claim, max(0.0, error.delay))
         if isinstance(error, Discard):
-            return self.judge.failed(claim, "Discard", error_text(error), final=True)
+            return self.judge.failed(
+                claim, "Discard", error_text(error, secret=self.secret), final=True
+            )
         delay = error.delay if isinstance(error, Retry) else None
         final = isinstance(error, handler.discard_on) or bool(
             handler.retry_on and not isinstance(error, (Retry, *handler.retry_on))
@@ -133,7 +136,7 @@ class Attempts:
         return self.judge.failed(
             claim,
             cause_name(error),
-            error_text(error),
+            error_text(error, secret=self.secret),
             delay=delay,
             backoff=handler.backoff,
             final=final,
