@@ -5,7 +5,6 @@ from datetime import datetime
 import click
 
 from ..errors import UsageError
-from ..fields import check_key, check_priority, check_queue, check_type
 from . import output, problems
 from .database import connect_wait, connection
 from .params import Duration, Moment
@@ -39,24 +38,19 @@ def enqueue(
     connect_wait: float,
 ) -> None:
     """Add a task of TYPE with params JSON, and print its id."""
-    from ..payload import dumps, loads_strict
-    from ..store import adding
+    from ..enqueueing import enqueue as add
+    from ..payload import loads_strict
+    from ..store import overview
 
     if delay is not None and at is not None:
         raise UsageError("--in and --at exclude each other")
-    new = adding.NewTask(
-        check_type(type_),
-        dumps(loads_strict(params)),
-        check_queue(queue),
-        check_priority(priority),
-        at,
-        delay,
-        None if key is None else check_key(key),
-        unique,
-    )
+    value = loads_strict(params)
     with connection(settings, "enqueue", connect_wait) as conn:
-        task_id = adding.add(conn, new)
-        done = task_id is None and adding.is_completed(conn, key)
+        task_id = add(
+            conn, type_, value, queue=queue, priority=priority, run_at=at, delay=delay,
+            key=key, unique=unique,
+        )  # fmt: skip
+        done = task_id is None and overview.is_completed(conn, key)
     if task_id is None:
         problems.notice("already done" if done else "already queued", settings)
     if as_json:

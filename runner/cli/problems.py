@@ -86,9 +86,8 @@ def _explain_usage(error: click.ClickException) -> tuple[str, str | None, int]:
         if error.possibilities:
             message += f" (did you mean {error.possibilities[0]}?)"
     elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
-        names = error.param.opts if error.param is not None else []
-        name = error.param_hint or (names[-1] if names else "")
-        message = f"{name}: {error.message}" if name else error.message
+        options = [each for each in (error.param.opts if error.param else []) if each[0] == "-"]
+        message = f"{options[-1]}: {error.message}" if options else error.message
     return message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code
 
 

@@ -52,6 +52,11 @@ def due(conn: psycopg.Connection[Any], queues: Sequence[str] | None) -> list[Rec
     return _records(conn, "due", {"queues": queues})
 
 
+def is_completed(conn: psycopg.Connection[Any], key: str | None) -> bool:
+    """Whether a task with this key was completed."""
+    return conn.execute(query("receipt_of"), {"key": key}).fetchone() is not None
+
+
 def _records(
     conn: psycopg.Connection[Any], name: str, values: dict[str, Any] | None = None
 ) -> list[Record]:
