@@ -14,7 +14,7 @@ from .params import Duration
 from .settings import Settings
 
 if TYPE_CHECKING:
-    import psycopg
+    from ..store.connect import Connection
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -80,7 +80,7 @@ def embedded_database(settings: Settings, connect_wait_seconds: float) -> Iterat
 @contextlib.contextmanager
 def connection(
     settings: Settings, role: str, connect_wait_seconds: float, *, any_schema: bool = False
-) -> Iterator["psycopg.Connection[Any]"]:
+) -> "Iterator[Connection]":
     """A connection to the database to use; SchemaMismatch unless it has our schema."""
     from ..store import schema
     from ..store.connect import connected

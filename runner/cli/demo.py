@@ -19,7 +19,7 @@ from .params import MOST_PROCS, Count
 from .settings import Settings
 
 if TYPE_CHECKING:
-    import psycopg
+    from ..store.connect import Connection
 
 ROUNDS = 5  # drains, until what the kill interrupted is done as well
 LOOK_SECONDS = 0.02
@@ -88,7 +88,7 @@ def _database(settings: Settings, wait: float) -> Iterator[str]:
 class Show:
     """Progress on stderr: one line that changes on a terminal, a line now and then elsewhere."""
 
-    conn: "psycopg.Connection[Any]"
+    conn: "Connection"
     files: int
     settings: Settings
     killed: int = 0

@@ -25,7 +25,7 @@ from .params import (
 from .settings import Settings
 
 if TYPE_CHECKING:
-    import psycopg
+    from ..store.connect import Connection
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNSAFE = frozenset({"no-timer", "no-kill"})
@@ -143,9 +143,7 @@ def fleet_config(
     )
 
 
-def warn_of_connections(
-    conn: "psycopg.Connection[Any]", config: FleetConfig, settings: Settings
-) -> None:
+def warn_of_connections(conn: "Connection", config: FleetConfig, settings: Settings) -> None:
     """Tell the arithmetic where a fleet needs more connections than are free; it runs with fewer."""
     from ..store import overview
 

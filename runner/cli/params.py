@@ -35,7 +35,9 @@ class Kind(_Type):
             return value  # a default
         try:
             return self.parse(value)
-        except (ValueError, InvalidTask) as error:
+        except InvalidTask as error:  # it names the field, which the option does as well
+            self.fail(str(error).partition(": ")[2], param, ctx)
+        except ValueError as error:
             self.fail(str(error), param, ctx)
 
 

@@ -1,6 +1,7 @@
 """The one error printer: whatever ended a command becomes `runner: error: …`, a hint, an exit code."""
 
 import contextlib
+import difflib
 import re
 import sys
 import traceback
@@ -82,13 +83,18 @@ def _explain_usage(error: click.ClickException) -> tuple[str, str | None, int]:
     context = getattr(error, "ctx", None)
     hint = f"see {context.command_path} --help" if context is not None else None
     if isinstance(error, click.NoSuchOption):
-        message = f"no such option: {error.option_name}"
-        if error.possibilities:
-            message += f" (did you mean {error.possibilities[0]}?)"
+        message = f"no such option: {error.option_name}{_neighbour(error, context)}"
     elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         options = [each for each in (error.param.opts if error.param else []) if each[0] == "-"]
         message = f"{options[-1]}: {error.message}" if options else error.message
     return message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code
+
+
+def _neighbour(error: click.NoSuchOption, context: click.Context | None) -> str:
+    names = [] if context is None else [n for each in context.command.params for n in each.opts]
+    bare = {name.lstrip("-"): name for name in names if name.startswith("--")}
+    near = difflib.get_close_matches(error.option_name.lstrip("-"), bare, 1)
+    return f" (did you mean {bare[near[0]]}?)" if near else ""
 
 
 def _is_interrupted(error: BaseException) -> bool:

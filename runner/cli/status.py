@@ -13,7 +13,7 @@ from .params import Kind, whole_number
 from .settings import Settings
 
 if TYPE_CHECKING:
-    import psycopg
+    from ..store.connect import Connection
 
 COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until")
 BOUNDS = {
@@ -69,7 +69,7 @@ def status(
         raise BoundBroken("; ".join(broken))
 
 
-def look(conn: "psycopg.Connection[Any]") -> dict[str, Any]:
+def look(conn: "Connection") -> dict[str, Any]:
     """The overview, in one snapshot."""
     from ..store import overview as store
     from ..store import passes

@@ -21,6 +21,7 @@ _URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
 _HOSTS = re.compile(r"[\w.:,-]*|[/@][^;=]*")  # names and addresses, or a directory of sockets
 _PORTS = re.compile(r"[0-9,]*")
 
+Connection = psycopg.Connection[Any]
 _Connection = TypeVar("_Connection", bound=psycopg.Connection[Any])
 
 # Classes and codes that speak of the connection or the server, not of the statement.
@@ -28,7 +29,7 @@ _INFRASTRUCTURE = ("08", "57P0", "53300", "25006")
 _REFUSED = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r'|role ".*" does not exist|database ".*" does not exist|invalid .*option|permission denied'
-    r"|is not permitted to log in"
+    r"|is not permitted to log in|definition of service"
 )
 
 
