@@ -80,13 +80,18 @@ class Places:
 def compose_claim(priorities: Mapping[str, int]) -> sql.Composed:
     """The claim statement with the CASE over the task type that `--priority` asks for."""
     whens = [
-        sql.SQL("when {} then {}").format(sql.Literal(name), sql.Literal(rank))
+        sql.SQL("when {} then {}").format(_literal(name), sql.Literal(rank))
         for name, rank in priorities.items()
     ]
     rank: sql.Composable = sql.SQL("k.priority")
     if whens:
         rank = sql.SQL("case k.task_type {} else k.priority end").format(sql.SQL(" ").join(whens))
     return query("claim").format(rank=rank)
+
+
+def _literal(text: str) -> sql.SQL:
+    # The statement has parameters, so a % of the text must not look like one.
+    return sql.SQL(sql.Literal(text).as_string().replace("%", "%%"))
 
 
 def list_kinds(conn: psycopg.Connection[Any]) -> list[Kind]:
