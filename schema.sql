@@ -200,13 +200,16 @@ create or replace function runner.unique_key(params jsonb) returns bytea
     language sql immutable strict parallel safe
     as $$ select sha256(convert_to(params::text, 'UTF8')) $$;
 
--- Takes back a task that its key makes pointless: never claimed, and done before. With its owner's
--- rights, so that who enqueues needs no right to delete; harmless in anybody's hands.
-create or replace function runner.withdraw(task_id bigint) returns void
+-- Takes back tasks that their keys make pointless: never claimed, and done before; how many. With its
+-- owner's rights, so that who enqueues needs no right to delete; harmless in anybody's hands.
+create or replace function runner.withdraw(ids bigint[]) returns bigint
     language sql volatile security definer set search_path = pg_catalog, pg_temp
     as $$
-    delete from runner.task t using runner.receipt r
-    where t.task_id = withdraw.task_id and t.fence = 0 and r.idempotency_key = t.idempotency_key
+    with gone as (
+        delete from runner.task t using runner.receipt r
+        where t.task_id = any(ids) and t.fence = 0 and r.idempotency_key = t.idempotency_key
+        returning 1)
+    select count(*) from gone
     $$;
 
 -- Adds a task that has a key or is unique; null when it is there or done already.
@@ -245,11 +248,11 @@ begin
         if added is null then
             continue;  -- what it met is seen by the next look, or gone: claimed or done meanwhile
         end if;
-        -- Looked up once more, after the insert: a task that completed in between left neither a row
-        -- for the insert to meet nor a receipt for the first look, and its key would run twice.
+        -- Receipts are looked up once more, after the insert: a task that completed in between left
+        -- neither a row for the insert to meet nor a receipt for the first look: it would run twice.
         if exists (select from runner.receipt r
                    where r.idempotency_key = enqueue_once.idempotency_key) then
-            perform runner.withdraw(added);
+            perform runner.withdraw(array[added]);
             return null;
         end if;
         return added;

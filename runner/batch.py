@@ -18,7 +18,6 @@ class Batch:
     def __init__(self) -> None:
         self._lines = io.BytesIO()
         self._rows: list[str] = []
-        self._once = False
         self.size = 0
 
     def add(self, task: Envelope) -> None:
@@ -28,17 +27,11 @@ class Batch:
             self._lines.write(_copy_line(task))
         else:
             self._rows.append(_row(task))
-            self._once = self._once or task.unique or task.key is not None
 
     @property
     def is_plain(self) -> bool:
         """Whether COPY will do: no task has a key or a time, and none is unique."""
         return not self._rows
-
-    @property
-    def statement(self) -> str:
-        """The name of the statement that takes `rows`."""
-        return "enqueue_each" if self._once else "enqueue_rows"
 
     def copy_data(self) -> io.BytesIO:
         """The plain tasks as COPY takes them."""

@@ -120,7 +120,7 @@ def enqueue_many(
         return 0
     if batch.is_plain and driver.copy(batch.copy_data()):
         return batch.size
-    return int(driver.call(batch.statement, batch.rows()))
+    return int(driver.call("enqueue_rows", batch.rows()))
 
 
 async def aenqueue_many(
@@ -144,4 +144,4 @@ async def aenqueue_many(
         return 0
     if batch.is_plain and await driver.copy(batch.copy_data()):
         return batch.size
-    return int(await driver.call(batch.statement, batch.rows()))
+    return int(await driver.call("enqueue_rows", batch.rows()))
