@@ -94,16 +94,19 @@ with recursive kind as (
           and (t.queue, t.task_type, t.priority) > (k.queue, k.task_type, k.priority)
         order by t.queue, t.task_type, t.priority limit 1) next
 ), due as (
-    select least(extract(epoch from min(run_at) - clock_timestamp()), 86400)::float8 as next_due
+    -- Bounded at both ends: infinite times cannot be subtracted from before PostgreSQL 17.
+    select least(extract(epoch from greatest(run_at, '1970-01-01') - clock_timestamp()),
+                 86400)::float8 as next_due
     from runner.task where state = 'scheduled' and run_at < 'infinity'
+    order by run_at limit 1
 )
-select due.next_due, k.queue, k.task_type,
+select (select next_due from due) as next_due, k.queue, k.task_type,
        exists (
         select from runner.pause p
         where (p.queue is null or p.queue = k.queue)
           and (p.task_type is null or p.task_type = k.task_type)
           and (p.until is null or p.until > clock_timestamp())) as paused
-from due left join (select distinct queue, task_type from kind) k on true;
+from (select) as always left join (select distinct queue, task_type from kind) k on true;
 
 -- name: types_of
 -- The types that the workers of one parent have handlers for.
