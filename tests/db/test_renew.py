@@ -1,0 +1,123 @@
+"""Renewal waits for nobody: not for a locked row, not for what a handler has locked."""
+
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from runner.store import workers
+from runner.wire import Renewal
+from tests.db.stage import Claimer, add, announce, one
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+
+
+def renew(conn: psycopg.Connection, *ids: UUID, done: int = 0) -> set[UUID]:
+    return workers.renew(conn, [Renewal(worker.bytes, done, 2, 3) for worker in ids])
+
+
+@pytest.fixture
+def impatient(db: Connection) -> Connection:
+    """Whoever waits for a lock here fails at once instead."""
+    db.execute("set lock_timeout = 1")
+    db.execute("set statement_timeout = 2000")
+    return db
+
+
+def until(db: Connection, worker: UUID) -> object:
+    return one(db, "select lease_until from runner.worker where worker_id = %s", worker)
+
+
+def test_a_renewal_extends_and_writes_the_counts(impatient: Connection) -> None:
+    db = impatient
+    worker, other = announce(db, lease=10), announce(db, lease=20)
+    before = until(db, worker)
+    assert renew(db, worker, other, done=7) == {worker, other}
+    assert until(db, worker) > before  # type: ignore[operator]
+    query = "select done, failed, rss, extract(epoch from lease_until - clock_timestamp())::float8"
+    rows = db.execute(query + " from runner.worker order by lease").fetchall()
+    assert [found[:3] for found in rows] == [(7, 2, 3), (7, 2, 3)]
+    assert [round(found[3]) for found in rows] == [10, 20]  # each by its own length
+
+
+def test_a_locked_row_is_skipped_and_the_others_are_renewed(
+    impatient: Connection, db_url: str
+) -> None:
+    db = impatient
+    locked, free = announce(db), announce(db)
+    with psycopg.connect(db_url) as other:
+        other.execute("select from runner.worker where worker_id = %s for update", [locked])
+        assert renew(db, locked, free) == {free}
+        # Skipped is not lost.
+        assert workers.existing(db, [locked]) == {locked}
+        other.rollback()
+    assert renew(db, locked) == {locked}
+
+
+def test_a_claim_in_flight_does_not_hold_a_renewal_up(impatient: Connection, db_url: str) -> None:
+    db = impatient
+    with psycopg.connect(db_url) as other:
+        worker = announce(db, "t")
+        other.execute("select from runner.worker where worker_id = %s for key share", [worker])
+        assert renew(db, worker) == {worker}
+
+
+def test_what_a_handler_has_locked_does_not_disturb(impatient: Connection, db_url: str) -> None:
+    db = impatient
+    add(db, count=2)
+    claimers = [Claimer(db, "t"), Claimer(db, "t")]
+    tasks = [claimer.take() for claimer in claimers]
+    with psycopg.connect(db_url) as handler:
+        handler.execute("update runner.task set cause = 'mine'")
+        handler.execute("lock table runner.task in exclusive mode")
+        assert renew(db, *(one.worker_id for one in claimers)) == {
+            claimer.worker_id for claimer in claimers
+        }
+        assert len(workers.held(db, [claimer.worker_id for claimer in claimers])) == len(tasks)
+
+
+def test_an_ended_lease_whose_row_is_there_is_renewed(impatient: Connection) -> None:
+    worker = announce(impatient)
+    impatient.execute("update runner.worker set lease_until = '2001-01-01'")
+    assert renew(impatient, worker) == {worker}
+
+
+def test_lost_is_only_what_is_gone(impatient: Connection) -> None:
+    worker, gone = announce(impatient), uuid4()
+    assert renew(impatient, worker, gone) == {worker}
+    assert workers.existing(impatient, [worker, gone]) == {worker}
+    assert one(impatient, "select count(*) from runner.worker") == 1
+
+
+def test_nobody_to_renew(impatient: Connection) -> None:
+    assert renew(impatient) == set()
+    assert workers.existing(impatient, []) == set()
+    assert workers.held(impatient, []) == []
+
+
+def test_two_renewers_with_the_same_workers_do_not_deadlock(
+    impatient: Connection, db_url: str
+) -> None:
+    ids = [announce(impatient) for _ in range(5)]
+    with psycopg.connect(db_url) as other:
+        assert renew(other, *ids) == set(ids)
+        assert renew(impatient, *reversed(ids)) == set()
+    assert renew(impatient, *reversed(ids)) == set(ids)
+
+
+def test_held_names_running_tasks_with_their_fences(impatient: Connection) -> None:
+    add(impatient, count=3)
+    mine, others = Claimer(impatient, "t"), Claimer(impatient, "t")
+    task = mine.take()
+    others.take()
+    assert task is not None
+    (held,) = workers.held(impatient, [mine.worker_id])
+    assert held == (mine.worker_id, task.task_id, task.fence)
+
+
+def test_counts_of_any_size(impatient: Connection) -> None:
+    worker = announce(impatient)
+    most = 2**63 - 1
+    assert workers.renew(impatient, [Renewal(worker.bytes, most, most, most)]) == {worker}
+    assert one(impatient, "select done from runner.worker") == most
