@@ -102,7 +102,7 @@ def drain(
     with tempfile.TemporaryFile() as types:
         fleet = compose(config, runner_id, goal, since=since, leased=leased, types=types.fileno())
         report = fleet.run()
-        known = json.loads(types.read() or b"[]")
+        known = json.loads(types.read() or b"null")
     with connected(config.dsn, "drain", connect_wait_seconds) as conn:
         drains.release_lock(conn, lock)
         return _summary(drains.left(conn, queues, known), report, now() - begun)

@@ -79,7 +79,12 @@ def embedded_database(settings: Settings, connect_wait_seconds: float) -> Iterat
 
 @contextlib.contextmanager
 def connection(
-    settings: Settings, role: str, connect_wait_seconds: float, *, any_schema: bool = False
+    settings: Settings,
+    role: str,
+    connect_wait_seconds: float,
+    *,
+    any_schema: bool = False,
+    statement_seconds: float = QUERY_SECONDS,
 ) -> "Iterator[Connection]":
     """A connection to the database to use; SchemaMismatch unless it has our schema."""
     from ..store import schema
@@ -87,7 +92,7 @@ def connection(
 
     with (
         database(settings, connect_wait_seconds) as url,
-        connected(url, role, connect_wait_seconds, statement_seconds=QUERY_SECONDS) as conn,
+        connected(url, role, connect_wait_seconds, statement_seconds=statement_seconds) as conn,
     ):
         if not any_schema:
             schema.check(conn)

@@ -1,6 +1,7 @@
 """`runner enqueue`: add a task."""
 
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -12,8 +13,13 @@ from .settings import Settings
 
 
 @click.command()
-@click.argument("type_", metavar="TYPE")
-@click.argument("params", metavar="[JSON]", default="{}")
+@click.argument("type_", metavar="TYPE", required=False)
+@click.argument("params", metavar="[JSON]", required=False)
+@click.option(
+    "--from", "source", metavar="FILE", help="Add a task for each line of a file, or - for stdin."
+)
+@click.option("--lines", "field", metavar="FIELD", help="Lines are not JSON but params.FIELD.")
+@click.option("--envelope", is_flag=True, help="Lines are objects: type, params, queue, key ...")
 @click.option("--queue", default="default", show_default=True)
 @click.option("--priority", type=int, default=5, show_default=True, help="0 first, 9 last.")
 @click.option("--in", "delay", type=Duration(), help="Not before so long from now.")
@@ -26,8 +32,11 @@ from .settings import Settings
 def enqueue(
     settings: Settings,
     /,
-    type_: str,
-    params: str,
+    type_: str | None,
+    params: str | None,
+    source: str | None,
+    field: str | None,
+    envelope: bool,
     queue: str,
     priority: int,
     delay: float | None,
@@ -37,20 +46,47 @@ def enqueue(
     as_json: bool,
     connect_wait: float,
 ) -> None:
-    """Add a task of TYPE with params JSON, and print its id."""
+    """Add a task of TYPE with params JSON, and print its id.
+
+    With --from every line of a file is the params of a task; all are added, or, when one line is
+    bad, none. Empty lines are skipped.
+    """
+    if delay is not None and at is not None:
+        raise UsageError("--in and --at exclude each other")
+    options = {
+        "queue": queue, "priority": priority, "run_at": at, "delay": delay, "unique": unique
+    }  # fmt: skip
+    if source is not None:
+        if params is not None or key is not None:
+            raise UsageError(f"--from and {'JSON' if params else '--key'} exclude each other")
+        from .bulk import Source, enqueue_lines
+
+        lines = Source(source, type_, field, envelope, options)
+        enqueue_lines(settings, lines, as_json, connect_wait)
+        return
+    if field is not None or envelope:
+        raise UsageError(f"--{'lines' if field is not None else 'envelope'} needs --from")
+    if type_ is None:
+        raise UsageError("missing argument TYPE")
+    _enqueue_one(settings, type_, params or "{}", {**options, "key": key}, as_json, connect_wait)
+
+
+def _enqueue_one(
+    settings: Settings,
+    type_: str,
+    params: str,
+    options: dict[str, Any],
+    as_json: bool,
+    connect_wait: float,
+) -> None:
     from ..enqueueing import enqueue as add
     from ..payload import loads_strict
     from ..store import overview
 
-    if delay is not None and at is not None:
-        raise UsageError("--in and --at exclude each other")
     value = loads_strict(params)
     with connection(settings, "enqueue", connect_wait) as conn:
-        task_id = add(
-            conn, type_, value, queue=queue, priority=priority, run_at=at, delay=delay,
-            key=key, unique=unique,
-        )  # fmt: skip
-        done = task_id is None and overview.is_completed(conn, key)
+        task_id = add(conn, type_, value, **options)
+        done = task_id is None and overview.is_completed(conn, options["key"])
     if task_id is None:
         problems.notice("already done" if done else "already queued", settings)
     if as_json:

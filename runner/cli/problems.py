@@ -20,6 +20,7 @@ _SECRETS = [
     (re.compile(r"(\w://)(?:.*@\S*|\S+)"), r"\1***"),
     (re.compile(r"(passw(?:or)?d\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)", re.IGNORECASE), r"\1***"),
 ]
+_LIKE_A_URL = re.compile(r"\S*(?:passw.*|(?:@|://)\S*)", re.IGNORECASE)
 
 
 def report(error: BaseException, settings: Settings) -> int:
@@ -87,6 +88,7 @@ def _explain_usage(error: click.ClickException) -> tuple[str, str | None, int]:
     elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         options = [each for each in (error.param.opts if error.param else []) if each[0] == "-"]
         message = f"{options[-1]}: {error.message}" if options else error.message
+    message = _LIKE_A_URL.sub("***", message)  # typed where no URL belongs, so nobody has parsed it
     return message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code
 
 

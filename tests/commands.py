@@ -1,0 +1,95 @@
+"""The command as people type it: a process, a clean environment, its two streams and its exit code."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+Result = subprocess.CompletedProcess[str]
+
+APP = """
+import runner.registry
+tasks = runner.registry.Registry()
+
+@tasks.task
+def hello(tx, task):
+    pass
+
+@tasks.task(max_attempts=1)
+def boom(tx, task):
+    raise ValueError("no luck")
+
+@tasks.task(max_attempts=9)
+def again(tx, task):
+    raise ValueError("not yet")
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Nothing that says which database, which app or which options; no terminal's variables."""
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "RUNNER_", "LC_")) and name not in ("DATABASE_URL", "LANG")
+    }
+    return ours | {"LANG": "C.UTF-8", "RUNNER_HOME": "/nonexistent/runner"} | more
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "runner", *arguments]
+
+
+def run(
+    *arguments: str, url: str | None = None, cwd: Path | None = None, stdin: str = "", **env: str
+) -> Result:
+    """Run a command to its end."""
+    more = env | ({"DATABASE_URL": url} if url is not None else {})
+    return subprocess.run(
+        command(*arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        cwd=cwd,
+        env=environment(**more),
+        timeout=60,
+        check=False,
+    )
+
+
+def run_on_terminal(*arguments: str, url: str, cwd: Path, **env: str) -> tuple[str, int]:
+    """Run a command whose three streams are a terminal; what came out, and the exit code."""
+    master, slave = pty.openpty()
+    more = {"DATABASE_URL": url, "TERM": "xterm"} | env
+    process = subprocess.Popen(
+        command(*arguments),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=cwd,
+        env=environment(**more),
+        start_new_session=True,
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while select.select([master], [], [], 60)[0]:
+            data = os.read(master, 65536)
+            shown += data
+    except OSError:  # the last one who had it open is gone
+        pass
+    finally:
+        os.close(master)
+    return shown.decode("utf-8", "replace").replace("\r\n", "\n"), process.wait(60)
+
+
+def error_of(result: Result) -> str:
+    """The one `runner: error:` line; asserts the common form: at most one hint, nothing else."""
+    lines = result.stderr.splitlines()
+    assert lines, result
+    assert lines[0].startswith("runner: error: "), result.stderr
+    assert len(lines) <= 2, result.stderr
+    assert all(line.startswith("hint: ") for line in lines[1:]), result.stderr
+    return lines[0].removeprefix("runner: error: ")
