@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from .batch import gather
-from .drivers import async_driver, render, sync_driver
+from .batch import Batch, gather
+from .drivers import Driver, async_driver, render, sync_driver
 from .envelope import NO_PARAMS, seal
 from .statements import statement
 
@@ -116,6 +116,11 @@ def enqueue_many(
     defaults = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay,
                 "unique": unique, "max_attempts": max_attempts}  # fmt: skip
     batch = gather(items, type, defaults)
+    return send(driver, batch)
+
+
+def send(driver: Driver, batch: Batch) -> int:
+    """Add judged tasks in one statement; how many were added."""
     if batch.size == 0:
         return 0
     if batch.is_plain and driver.copy(batch.copy_data()):

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, overload
 from .backoff import Backoff
 from .errors import AppError, InvalidTask
 from .fields import check_type
-from .handlers import is_async, mark, name_of, place_of, run_of_class, run_of_function, takes
 from .hooks import ARGUMENTS, Hooks, as_context_manager
+from .inspection import is_async, mark, name_of, place_of, run_of_class, run_of_function, takes
 from .options import judged
 from .task import Task
 

@@ -58,7 +58,9 @@ def enqueue(
     }  # fmt: skip
     if source is not None:
         if params is not None or key is not None:
-            raise UsageError(f"--from and {'JSON' if params else '--key'} exclude each other")
+            raise UsageError(
+                f"--from and {'JSON' if params is not None else '--key'} exclude each other"
+            )
         from .bulk import Source, enqueue_lines
 
         lines = Source(source, type_, field, envelope, options)
@@ -68,7 +70,14 @@ def enqueue(
         raise UsageError(f"--{'lines' if field is not None else 'envelope'} needs --from")
     if type_ is None:
         raise UsageError("missing argument TYPE")
-    _enqueue_one(settings, type_, params or "{}", {**options, "key": key}, as_json, connect_wait)
+    _enqueue_one(
+        settings,
+        type_,
+        "{}" if params is None else params,
+        {**options, "key": key},
+        as_json,
+        connect_wait,
+    )
 
 
 def _enqueue_one(

@@ -20,10 +20,10 @@ LAYERS: list[tuple[str, ...]] = [
     (
         *("errors", "clock", "backoff", "task", "config", "text", "payload", "fields", "units"),
         *("wire", "judge", "observing", "logpipe", "faults", "statements", "_version"),
-        *("models", "envelope", "batch", "hooks", "board"),
+        *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
     ),
     ("kernel", "registry", "app", "embedded", "drivers"),
-    ("store", "enqueueing", "demo_app"),
+    ("store", "enqueueing", "client", "demo_app"),
     ("handling", "roles"),
     ("supervisor",),
     ("fleet",),
@@ -35,10 +35,10 @@ UPWARD = {("roles", "supervisor.role")}
 # Third-party packages, and where they may be imported.
 PLACES = {
     "click": ("cli", "__main__"),
-    "rich": ("cli.output", "roles.console", "console"),
+    "rich": ("cli.output", "cli.progress", "roles.console", "console"),
     "psycopg": ("store", "handling", "roles", "fleet", "embedded", "drivers"),
-    "psycopg_pool": ("roles",),
-    "threading": ("store", "handling", "embedded", "drivers", "roles"),
+    "psycopg_pool": ("roles", "client"),
+    "threading": ("store", "client", "handling", "embedded", "drivers", "roles"),
 }
 # The parent: what must not even be loaded by its modules.
 PARENT_FORBIDS = {"psycopg", "psycopg_pool", "click", "rich", "threading", "multiprocessing"}
