@@ -90,7 +90,8 @@ def _tasks(source: Source, file: BinaryIO, progress: Progress) -> Iterator[Envel
             if text.strip():
                 yield source.task(text)
         except InvalidTask as error:
-            raise InvalidTask(f"line {number:,}: {error}", hint=error.hint) from None
+            told = str(error).replace(" at line 1, column", " at column")
+            raise InvalidTask(f"line {number:,}: {told}", hint=error.hint) from None
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO:
