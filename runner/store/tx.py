@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
@@ -24,27 +24,53 @@ _BEGIN = (
     "set local statement_timeout = 0; set local lock_timeout = 0;"
     " set local idle_in_transaction_session_timeout = 0; set local runner.claim = '{}'"
 )
+_BLANKS = re.compile(r"(?:\s|;|--[^\r\n]*)*+")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 _ENDS_TRANSACTION = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/|;)*"
     r"(commit|end|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|abort|prepare\s+transaction)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_LEAVES_TRACES = re.compile(
-    r"\b(set|reset|listen|temp|temporary|declare|set_config|pg_(try_)?advisory_lock\w*|load|do)\b",
     re.IGNORECASE,
 )
+_LEAVES_TRACES = re.compile(
+    r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
+    r"|load|do)\b",
+    re.IGNORECASE,
+)
+_REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
 
 
-@lru_cache(maxsize=512)
 def ends_transaction(text: str) -> str | None:
     """The word with which a statement would end the transaction, None if it does not begin so."""
-    found = _ENDS_TRANSACTION.match(text)
+    found = _ENDS_TRANSACTION.match(text, _first_word_at(text))
     return found.group(1).upper() if found else None
 
 
-@lru_cache(maxsize=512)
+def _first_word_at(text: str) -> int:
+    """Where a statement begins, behind blanks, semicolons and comments, which nest."""
+    at = 0
+    while True:
+        blanks = _BLANKS.match(text, at)
+        at = blanks.end() if blanks else at
+        if not text.startswith("/*", at):
+            return at
+        depth = 0
+        for mark in _COMMENT_MARK.finditer(text, at):
+            depth += 1 if mark[0] == "/*" else -1
+            if depth == 0:
+                at = mark.end()
+                break
+        else:
+            return len(text)
+
+
 def leaves_traces(text: str) -> bool:
     """Whether a statement may leave something in the session that outlives its transaction."""
+    if len(text) > _REMEMBERED:
+        return _LEAVES_TRACES.search(text) is not None
+    return _leaves_traces(text)
+
+
+@lru_cache(maxsize=512)
+def _leaves_traces(text: str) -> bool:
     return _LEAVES_TRACES.search(text) is not None
 
 
@@ -102,7 +128,19 @@ class Tx(psycopg.Connection[Any]):
         """
         with self.lock:
             self.lent = False
+            if self._pipeline is not None:
+                self._leave_pipeline()
         self._autocommit = one_statement and not self.begun
+
+    def _leave_pipeline(self) -> None:
+        # In a pipeline that a handler left open our COMMIT would be queued, and never be sent.
+        pipeline: Any = self._pipeline
+        self._pipeline = None
+        with suppress(psycopg.Error):  # what failed in it shows in the transaction's status
+            self.wait(pipeline._exit_gen())
+        pipeline.level = 1
+        with suppress(psycopg.Error):
+            pipeline._exit(None)
 
     @property
     def open(self) -> bool:
@@ -135,6 +173,10 @@ class Tx(psycopg.Connection[Any]):
         self.prepare_threshold = 5
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
+        self._adapters = self._tpc = None
+        self._num_transactions = 0  # of blocks that were entered and never left
+        self._notice_handlers.clear()
+        self._notify_handlers.clear()
         if self.traces or thorough:
             self.execute(query("reset_session"), prepare=False)
             ensure_durable(self)
@@ -152,6 +194,9 @@ class Tx(psycopg.Connection[Any]):
     def _start_query(self) -> PQGen[None]:
         if self._autocommit or self.open:
             return
+        if self.begun:
+            # Begun again, it would pass for the one that the handler has ended, effect and all.
+            _refuse("ending the transaction")
         self.begun = True
         begin = super()._get_tx_start_command() + b"; " + _BEGIN.format(self._marker).encode()
         self.pgconn.send_query(begin)
@@ -181,6 +226,14 @@ class Tx(psycopg.Connection[Any]):
         if self.lent:
             self._begin()
         with super().pipeline() as pipeline:
+            yield pipeline
+
+    @contextmanager
+    def _pipeline_nolock(self) -> Iterator[Pipeline]:
+        # executemany's own, inside of which no transaction can be begun as we do it.
+        if self.lent:
+            self.wait(self._start_query())
+        with super()._pipeline_nolock() as pipeline:
             yield pipeline
 
     def _begin(self) -> None:

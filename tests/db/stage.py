@@ -2,8 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
@@ -14,12 +13,12 @@ from psycopg.rows import namedtuple_row
 from runner.backoff import Backoff
 from runner.judge import Claim, Judge
 from runner.store.claim import Kind, Place, Places, Row, claim, compose_claim, list_kinds
-from runner.store.connect import connect
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
 from tests.servers import Connection, wait_until
 
 T = TypeVar("T")
+INSERT = "insert into effect values (1)"
 JUDGE = Judge(Backoff(jitter=0.0), random.Random(1))
 
 
@@ -61,15 +60,19 @@ def announce(
     return worker_id
 
 
-@contextmanager
-def lent(url: str, marker: str = "1.2") -> Iterator[Tx]:
-    """A worker's connection, in a handler's hands."""
-    with connect(url, "worker test", factory=Tx) as tx:
-        tx.lend(marker)
-        try:
-            yield tx
-        finally:
-            tx.lent = False
+def effects(db: Connection) -> int:
+    """How many effects of handlers there are for others to see."""
+    return int(one(db, "select count(*) from effect"))
+
+
+def rolled_back(tx: Tx, db: Connection) -> bool:
+    """Whether everything so far is in the one transaction, and goes with it."""
+    assert tx.begun
+    assert tx.open
+    seen = effects(db)
+    tx.take_back(one_statement=True)
+    tx.end(b"ROLLBACK")
+    return seen == 0 and effects(db) == 0 and not tx.open
 
 
 class Claimer:
