@@ -1,7 +1,8 @@
 """One attempt at one task: the handler under its limits, and the judgement over how it ended."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import psycopg
 
@@ -12,8 +13,8 @@ from ..registry import Handler
 from ..task import Task
 from ..text import cause_name, error_text
 from ..wire import Outcome
-from .interrupts import Interrupts
-from .session import AlreadyDone, Left, Session
+from .calling import Calling
+from .session import ENDED, AlreadyDone, Left, Session
 
 
 class SwallowedError(RuntimeError):
@@ -23,66 +24,68 @@ class SwallowedError(RuntimeError):
         super().__init__("the handler swallowed a database error: nothing of it was saved")
 
 
+class Ended(NamedTuple):
+    """How an attempt ended. `done`: it succeeded without having touched the connection, so that its
+    row is still to be deleted, together with others."""
+
+    outcome: Outcome
+    verdict: Verdict | None = None
+    done: bool = False
+
+
 @dataclass
 class Attempts:
-    """Runs attempts in one session; `ending` is called before the first statement that ends one."""
+    """Runs attempts in one session."""
 
     session: Session
     judge: Judge
-    interrupts: Interrupts
-    restore: Callable[[], None]
+    calling: Calling
     stopping: Callable[[], bool]
     secret: str | None = None  # the database's password: drivers put it into their messages
+    on_error: Callable[[Task, BaseException], None] = field(default=lambda task, error: None)
 
-    def run(
-        self, handler: Handler, task: Task, claim: Claim, ending: Callable[[], None]
-    ) -> tuple[Outcome, Verdict | None]:
-        """Run the handler and end the claim.
+    def run(self, handler: Handler, task: Task, claim: Claim, ending: Callable[[], None]) -> Ended:
+        """Run the handler and end the claim; `ending` is called before the first statement that does.
 
         Disconnected when that could not be written: then the next identity does it.
         """
         conn = self.session.conn
         marker = f"{claim.task_id}.{claim.fence}"
         conn.lend(marker)
-        error = self._call(handler, task)
+        error = self.calling.call(handler, conn, task)
         conn.take_back(one_statement=task.key is None)
-        self.restore()
         faults.point("after_handler")
+        if error is None and not conn.begun and task.key is None:
+            return Ended(Outcome.OK, done=True)
         ending()
-        if error is None and conn.failed:
-            error = SwallowedError()
-        if error is None and conn.ended_by_handler:
-            error = TransactionMisuse("the handler ended the transaction that deletes its task")
+        error = error or self.misuse()
         if error is None:
-            error = self._complete(task, claim, handler, marker)
+            error = self._complete(task, claim, marker)
             if error is None:
-                return Outcome.OK, None
-        return self._end(error, handler, claim)
+                return Ended(Outcome.OK)
+        return self._end(error, handler, task, claim)
 
-    def _call(self, handler: Handler, task: Task) -> BaseException | None:
-        try:
-            with self.interrupts.armed(task.limit_at):
-                handler.run(self.session.conn, task)
-        except BaseException as error:  # whatever a handler raises ends its attempt, not the worker
-            return error
-        return None
-
-    def _complete(
-        self, task: Task, claim: Claim, handler: Handler, marker: str
-    ) -> BaseException | None:
-        """None when the completion is committed; else what became of it instead."""
+    def misuse(self) -> BaseException | None:
+        """What a handler that returned has done to the transaction, if anything."""
         conn = self.session.conn
-        xid = None
+        if conn.failed:
+            return SwallowedError()
+        return TransactionMisuse(ENDED) if conn.ended_by_handler else None
+
+    def _complete(self, task: Task, claim: Claim, marker: str) -> BaseException | None:
+        """None when the completion is committed; else what became of it instead."""
         try:
-            xid = self.session.complete(claim, task.key, task.type, marker)
             faults.point("before_commit")
-            conn.end(b"COMMIT")
+            if task.key is None:
+                self.session.complete_and_commit(claim, marker)
+            else:
+                self.session.complete_keyed(claim, task.key, task.type, marker)
         except AlreadyDone:
             return self._drop(claim)
         except (psycopg.Error, LeaseLost) as error:
             if self.session.broken_by(error):
-                judgement = self._interrupted("connection lost")
-                self.session.give_up(error, Left(claim, judgement, xid))
+                left = Left(claim, self._interrupted, committing=True)
+                self.session.give_up(error, [left])
             return error
         except Exception as error:
             return error
@@ -91,44 +94,42 @@ class Attempts:
 
     def _drop(self, claim: Claim) -> BaseException | None:
         # Somebody completed this key before: the effect of this run is undone, and the row goes.
-        self.session.conn.end(b"ROLLBACK")
-        self.session.conn.begun = False
+        conn = self.session.conn
+        conn.end(b"ROLLBACK")
         try:
-            self.session.complete(claim, None, "", "")
+            self.session.drop(claim)
         except LeaseLost as error:
             return error
         return None
 
-    def _end(
-        self, error: BaseException, handler: Handler, claim: Claim
-    ) -> tuple[Outcome, Verdict | None]:
-        verdict = self._verdict(error, handler, claim)
-        conn = self.session.conn
+    def _end(self, error: BaseException, handler: Handler, task: Task, claim: Claim) -> Ended:
+        verdict = self.verdict(error, handler, claim)
         try:
-            conn.end(b"ROLLBACK")
+            self.session.conn.end(b"ROLLBACK")
         except psycopg.Error as trouble:
-            self.session.give_up(trouble, Left(claim, lambda _: verdict))
+            self.session.give_up(trouble, [Left(claim, lambda _: verdict)])
         if isinstance(error, LeaseLost):
-            return Outcome.LOST, None
+            return Ended(Outcome.LOST)
         faults.point("before_verdict")
         outcome = self.session.write(claim, verdict)
         faults.point("after_verdict")
-        return outcome, verdict
+        if verdict.failed:
+            self.on_error(task, error)
+        return Ended(outcome, verdict)
 
-    def _verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
-        interrupted = self.interrupts.raised
+    def verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
+        """What becomes of a claim whose handler ended with this error."""
+        interrupted = self.calling.interrupts.raised
         if interrupted is not None and interrupted is not TimeLimit:
             return self._stopped(claim)
         if isinstance(error, TimeLimit):
-            return self.judge.failed(claim, "time limit", error_text(error, secret=self.secret))
+            return self.judge.failed(claim, "time limit", self._text(error))
         if self.session.broken_by(error) and isinstance(error, psycopg.Error):
-            return self.judge.interrupted(claim, "connection lost")
+            return self._interrupted(claim)
         if isinstance(error, Snooze):
             return self.judge.snoozed(claim, max(0.0, error.delay))
         if isinstance(error, Discard):
-            return self.judge.failed(
-                claim, "Discard", error_text(error, secret=self.secret), final=True
-            )
+            return self.judge.failed(claim, "Discard", self._text(error), final=True)
         delay = error.delay if isinstance(error, Retry) else None
         final = isinstance(error, handler.discard_on) or bool(
             handler.retry_on and not isinstance(error, (Retry, *handler.retry_on))
@@ -136,11 +137,14 @@ class Attempts:
         return self.judge.failed(
             claim,
             cause_name(error),
-            error_text(error, secret=self.secret),
+            self._text(error),
             delay=delay,
             backoff=handler.backoff,
             final=final,
         )
+
+    def _text(self, error: BaseException) -> str:
+        return error_text(error, secret=self.secret)
 
     def _stopped(self, claim: Claim) -> Verdict:
         # The parent sends TERM for a stop, and shortly before a lease ends.
@@ -148,5 +152,5 @@ class Attempts:
             return self.judge.released(claim, started=True)
         return self.judge.interrupted(claim, "interrupted")
 
-    def _interrupted(self, cause: str) -> Callable[[Claim], Verdict]:
-        return lambda claim: self.judge.interrupted(claim, cause)
+    def _interrupted(self, claim: Claim) -> Verdict:
+        return self.judge.interrupted(claim, "connection lost")

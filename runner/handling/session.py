@@ -1,7 +1,6 @@
 """One identity of a worker: a connection, a row in runner.worker, and how it ends its claims."""
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 from uuid import UUID, uuid4
@@ -13,31 +12,34 @@ from ..judge import Claim, Verdict
 from ..store import ending
 from ..store.connect import is_infrastructure
 from ..store.tx import Tx
-from ..wire import Outcome
+from ..wire import Outcome, Token
 
 Judgement = Callable[[Claim], Verdict]
-_log = logging.getLogger(__name__)
 UNSTORABLE = "the error could not be stored"
+ENDED = "the handler ended the transaction that deletes its task"
+LEASE_LOST, MISUSE = "RN001", "RN002"  # raised by runner.complete()
 
 
 class Disconnected(Exception):
     """The connection is of no use any more, and with it the identity; `left` is what it held."""
 
-    def __init__(self, left: "Left | None" = None) -> None:
+    def __init__(self, left: "Collection[Left]" = ()) -> None:
         super().__init__("connection lost")
         self.left = left
 
 
 @dataclass(frozen=True)
 class Left:
-    """A claim whose end could not be written: decided under the next identity.
-
-    `xid` is set when a COMMIT was sent and not answered.
-    """
+    """A claim whose end could not be written, or whose COMMIT was not answered: decided under the
+    next identity, by what the row says."""
 
     claim: Claim
     judgement: Judgement
-    xid: str | None = None
+    committing: bool = False
+
+
+class AlreadyDone(Exception):
+    """The key of this task has a receipt: roll back, and delete the row."""
 
 
 @dataclass
@@ -47,28 +49,51 @@ class Session:
     conn: Tx
     worker_id: UUID = field(default_factory=uuid4)
 
-    def complete(self, claim: Claim, key: str | None, task_type: str, marker: str) -> str:
-        """Delete the task in the handler's open transaction, or alone; its xid, before COMMIT.
+    def complete_and_commit(self, claim: Claim, marker: str) -> None:
+        """Delete the task in its handler's transaction and commit it, in one round trip.
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
-        xid, found = ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
+        text = ending.completion(self.worker_id, claim.task_id, claim.fence, marker)
+        try:
+            self.conn.end(text)
+        except psycopg.Error as error:
+            if error.sqlstate == LEASE_LOST:
+                raise LeaseLost(str(error)) from error
+            if error.sqlstate == MISUSE:
+                raise TransactionMisuse(ENDED) from error
+            raise
+
+    def complete_keyed(self, claim: Claim, key: str, task_type: str, marker: str) -> None:
+        """The same for a task with a key; AlreadyDone when somebody has completed that before."""
+        found = ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
         if self.conn.begun and found != marker:
-            raise TransactionMisuse("the handler ended the transaction that deletes its task")
-        if key is not None and not ending.leave_receipt(self.conn, key, claim.task_id, task_type):
+            raise TransactionMisuse(ENDED)
+        if not ending.leave_receipt(self.conn, key, claim.task_id, task_type):
             raise AlreadyDone(key)
-        return xid
+        self.conn.end(b"COMMIT")
+
+    def drop(self, claim: Claim) -> None:
+        """Delete a task whose key was completed before, by itself."""
+        ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
+
+    def complete_group(self, done: Collection[Token], marker: str) -> None:
+        """Delete the tasks of a group in the transaction that they share, and commit it."""
+        if done:
+            found = ending.complete_group(self.conn, self.worker_id, done)
+            if found != marker:
+                raise TransactionMisuse(ENDED)
+        self.conn.end(b"COMMIT")
 
     def write(self, claim: Claim, verdict: Verdict) -> Outcome:
         """End the claim by a verdict, outside any transaction; LOST when it was not ours any more."""
-        left = Left(claim, lambda _: verdict)
         try:
             return self._write(claim, verdict)
         except (psycopg.DataError, UnicodeError):
             # Whatever is wrong with the text, the failure itself must be on record.
             return self._write(claim, replace(verdict, error=UNSTORABLE, cause=UNSTORABLE))
         except psycopg.Error as error:
-            self.give_up(error, left)
+            self.give_up(error, [Left(claim, lambda _: verdict)])
 
     def _write(self, claim: Claim, verdict: Verdict) -> Outcome:
         try:
@@ -77,9 +102,8 @@ class Session:
             return Outcome.LOST
         return verdict.outcome
 
-    def give_up(self, error: BaseException, left: Left | None = None) -> NoReturn:
+    def give_up(self, error: BaseException, left: Collection[Left] = ()) -> NoReturn:
         """End this identity: close the connection, and say what it held."""
-        _log.debug("giving up the connection: %s", type(error).__name__)
         self.conn.lent = False
         self.conn.close()
         raise Disconnected(left) from error
@@ -89,29 +113,37 @@ class Session:
         return is_infrastructure(error, self.conn)
 
 
-class AlreadyDone(Exception):
-    """The key of this task has a receipt: roll back, and delete the row."""
+@dataclass
+class Former:
+    """An identity that was lost, with all that is known of its claims."""
 
+    worker_id: UUID
+    left: Collection[Left] = ()
+    done: Collection[Token] = ()
 
-def settle_former(conn: Tx, former: UUID, left: Left | None, released: Judgement) -> Outcome:
-    """Under a new identity, end what the former one held; how its begun claim ended.
+    def settle(self, conn: Tx, released: Judgement) -> dict[int, Outcome]:
+        """Under a new identity, end what this one held; how each begun claim ended, by task.
 
-    The row's own claim tells: if COMMIT went through it is gone.
-    """
-    committed = left is not None and left.xid and ending.xact_status(conn, left.xid) == "committed"
-    ending.terminate_backend(conn, former)
+        Its old session is ended first. Then a row that is still there was not completed, and one that
+        is gone was: its deletion and its effect are one transaction.
+        """
+        judgements = {left.claim.fence: left.judgement for left in self.left}
+        ending.terminate_backend(conn, self.worker_id)
 
-    def judge(claim: Claim) -> Verdict:
-        if left is not None and claim.fence == left.claim.fence:
-            return left.judgement(claim)
-        return released(claim)
+        def judge(claim: Claim) -> Verdict:
+            return judgements.get(claim.fence, released)(claim)
 
-    ended = ending.settle(conn, former, judge) or []
-    if left is None:
-        return Outcome.NONE
-    if committed:
-        return Outcome.OK
-    for one in ended:
-        if one.task_id == left.claim.task_id:
-            return one.verdict.outcome
-    return Outcome.LOST
+        ended = ending.settle(conn, self.worker_id, judge, done=self.done)
+        if ended is None:
+            return {left.claim.task_id: Outcome.LOST for left in self.left}
+        outcomes = {one.task_id: one.verdict.outcome for one in ended}
+        return {
+            left.claim.task_id: outcomes.get(left.claim.task_id) or self._gone(conn, left)
+            for left in self.left
+        }
+
+    @staticmethod
+    def _gone(conn: Tx, left: Left) -> Outcome:
+        if left.committing and not ending.was_removed(conn, left.claim.task_id):
+            return Outcome.OK
+        return Outcome.LOST

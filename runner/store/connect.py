@@ -163,9 +163,11 @@ def is_infrastructure(error: BaseException, connection: psycopg.Connection[Any])
         return True
     if not isinstance(error, psycopg.Error):
         return False
-    # The same class raised by a handler's other connection is the handler's failure, hence the check
-    # that ours is unusable: 57P01 breaks it, 25006 leaves it read-only.
-    return (error.sqlstate or "").startswith("25006") and connection is not None
+    # The same class raised by a handler's other connection, or in a transaction that it has made read
+    # only itself, is the handler's failure, hence the check that ours is unusable: 57P01 breaks it,
+    # and 25006 comes from a server that has become a standby.
+    standby = connection.info.parameter_status("in_hot_standby") == "on"
+    return error.sqlstate == "25006" and standby
 
 
 def tells_of_server(error: psycopg.Error) -> bool:
