@@ -1,0 +1,270 @@
+"""The SQL side: the function from triggers and statements, the plain INSERT, times, privileges."""
+
+import os
+import random
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import runner
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+
+ORDERS = "create table orders (id int primary key, item text)"
+COUNT = "select count(*) from runner.task"
+
+
+def rows(db: Connection) -> list[tuple[Any, ...]]:
+    return db.execute("select task_type, params from runner.task order by task_id").fetchall()
+
+
+def test_a_plain_insert_beside_the_business_row(db: Connection) -> None:
+    """One statement, two rows, exactly one task."""
+    db.execute(ORDERS)
+    db.execute(
+        """with placed as (insert into orders values (1, 'book') returning id)
+           insert into runner.task (task_type, params)
+           select 'ship', jsonb_build_object('order', id) from placed"""
+    )
+    assert rows(db) == [("ship", {"order": 1})]
+    db.execute(
+        """with job as (insert into runner.task (task_type, params) values ('bill', '{"order": 2}'))
+           insert into orders values (2, 'pen')"""
+    )
+    assert rows(db)[1:] == [("bill", {"order": 2})]
+    state = db.execute("select distinct state, queue, priority, attempt, fence from runner.task")
+    assert state.fetchall() == [("ready", "default", 5, 0, 0)]
+
+
+def test_the_function_in_returning_and_in_an_outer_select(db: Connection) -> None:
+    db.execute(ORDERS)
+    row = db.execute(
+        """insert into orders values (1, 'book')
+           returning runner.enqueue('ship', jsonb_build_object('order', id))"""
+    ).fetchone()
+    assert row is not None
+    db.execute(
+        """with placed as (insert into orders values (2, 'pen') returning id)
+           select runner.enqueue('ship', jsonb_build_object('order', id), unique_params => true)
+           from placed"""
+    )
+    assert rows(db) == [("ship", {"order": 1}), ("ship", {"order": 2})]
+    with pytest.raises(psycopg.errors.UniqueViolation):  # of the business row: no task either
+        db.execute("insert into orders values (2, 'pen') returning runner.enqueue('ship')")
+    assert len(rows(db)) == 2
+
+
+def test_the_function_in_a_trigger(db: Connection) -> None:
+    db.execute(ORDERS)
+    db.execute(
+        """create function ship() returns trigger language plpgsql as $$ begin
+               perform runner.enqueue(task_type => 'ship', params => to_jsonb(new),
+                                      idempotency_key => 'order ' || new.id);
+               return new; end $$;
+           create trigger ship after insert or update on orders for each row execute function ship();
+        """
+    )
+    db.execute("insert into orders values (1, 'book'), (2, 'pen')")
+    db.execute("update orders set item = 'ink'")
+    assert rows(db) == [
+        ("ship", {"id": 1, "item": "book"}),
+        ("ship", {"id": 2, "item": "pen"}),
+    ]
+
+
+def test_defaults_and_nulls(db: Connection) -> None:
+    db.execute("select runner.enqueue('a')")
+    db.execute("select runner.enqueue('b', null, null, null, null, null, null, null)")
+    db.execute("select runner.enqueue('c', 'null', unique_params => true)")
+    assert rows(db) == [("a", {}), ("b", {}), ("c", None)]
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        db.execute("select runner.enqueue(null)")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.execute("select runner.enqueue('a', priority => 10)")
+
+
+def test_params_left_out_and_null(db: Connection) -> None:
+    runner.enqueue(db, "a")
+    runner.enqueue(db, "b", None)
+    runner.enqueue(db, "c", {})
+    assert rows(db) == [("a", {}), ("b", None), ("c", {})]
+
+
+SAME = [({"a": 1, "b": [2]}, {"b": [2], "a": 1}), (-0.0, 0.0), ((1, 2), [1, 2])]
+DIFFERENT = [(1, 1.0), (1, True), (1.0, True), ("\u00e9", "e\u0301"), ({"a": None}, {}), (0, None)]
+
+
+@pytest.mark.case("P-63")
+@pytest.mark.parametrize("pair", SAME + DIFFERENT, ids=ascii)
+@pytest.mark.parametrize("way", ["one", "many", "sql"])
+def test_what_counts_as_the_same_params(db: Connection, pair: tuple[Any, Any], way: str) -> None:
+    """P-63: the same table from Python, in bulk and from plain SQL."""
+
+    def add(params: Any) -> bool:
+        if way == "one":
+            return runner.enqueue(db, "hello", params, unique=True) is not None
+        if way == "many":
+            return runner.enqueue_many(db, [params], type="hello", unique=True) == 1
+        text = runner.enqueue_sql("hello", params)[1]["params"]
+        row = db.execute("select runner.enqueue('hello', %s, unique_params => true)", [text])
+        return row.fetchone() != (None,)
+
+    one, other = pair
+    assert add(one)
+    assert add(other) == (pair in DIFFERENT)
+    assert runner.enqueue(db, "hello", one, unique=True) is None  # whichever way it came in
+
+
+@pytest.mark.case("P-63")
+def test_keys_that_are_not_text_are_refused(db: Connection) -> None:
+    """P-63: {1: x} and {"1": x} do not become one."""
+    with pytest.raises(runner.InvalidTask, match="a key is of type int"):
+        runner.enqueue(db, "hello", {1: "x"}, unique=True)
+
+
+@pytest.mark.case("P-19")
+@pytest.mark.parametrize("size", [1_000, 10_000, 250_000])
+@pytest.mark.parametrize("kind", ["random", "even"])
+def test_uniqueness_of_big_params(db: Connection, size: int, kind: str) -> None:
+    """P-19: the first of a pair is added, the second is not, whatever size and compressibility."""
+    text = random.Random(7).randbytes(size // 2).hex() if kind == "random" else "a" * size
+    assert runner.enqueue(db, "hello", {"text": text}, unique=True) is not None
+    assert runner.enqueue(db, "hello", {"text": text}, unique=True) is None
+    assert runner.enqueue_many(db, [{"text": text}], type="hello", unique=True) == 0
+    with pytest.raises(runner.InvalidTask, match="larger than"):
+        runner.enqueue(db, "hello", {"text": "a" * 1_000_000}, unique=True)
+
+
+@pytest.mark.case("P-58")
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_no_nan_and_no_infinity(db: Connection, number: float) -> None:
+    """P-58: a ValueError that names the place, and nothing sent."""
+    with db.transaction():
+        with pytest.raises(ValueError, match=r"params\.a\[1\]: NaN and Infinity"):
+            runner.enqueue(db, "hello", {"a": [1.0, number]})
+        assert db.execute(COUNT).fetchone() == (0,)
+
+
+@pytest.mark.case("P-43")
+@pytest.mark.parametrize("value", ["\ud800", os.fsdecode(b"\xe9")])
+def test_no_lone_surrogates(db: Connection, value: str) -> None:
+    """P-43: refused by name as value, key, type and queue; the transaction stays usable."""
+    with db.transaction():
+        for arguments, options in (
+            (("hello", {"f": value}), {}),
+            (("hello", {value: 1}), {}),
+            (("hello",), {"key": value}),
+            ((value,), {}),
+            (("hello",), {"queue": value}),
+        ):
+            with pytest.raises(ValueError, match=r"lone surrogate|does not print"):
+                runner.enqueue(db, *arguments, **options)
+        assert runner.enqueue(db, "hello", {"f": "\U0001f600"}) is not None
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.case("P-64")
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Caracas"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2031, 3, 30, 2, 30, tzinfo=BERLIN),
+        datetime(2031, 10, 26, 2, 30, tzinfo=BERLIN),
+        datetime(2031, 10, 26, 2, 30, fold=1, tzinfo=BERLIN),
+        datetime(2031, 7, 1, 12, 0, 0, 123456, tzinfo=UTC),
+    ],
+    ids=str,
+)
+def test_times_are_instants(db: Connection, moment: datetime, zone: str) -> None:
+    """P-64: whatever the zone of the server's session, and on the days of the change."""
+    db.execute("set timezone = " + zone if zone == "UTC" else f"set timezone = '{zone}'")
+    runner.enqueue(db, "one", run_at=moment)
+    runner.enqueue_many(db, [{"type": "many", "run_at": moment}])
+    runner.enqueue_many(db, [{"type": "text", "run_at": moment.isoformat()}])
+    found = db.execute("select distinct extract(epoch from run_at)::float8, state from runner.task")
+    assert found.fetchall() == [(moment.timestamp(), "scheduled")]
+
+
+@pytest.mark.case("P-64")
+def test_naive_times_are_refused(db: Connection) -> None:
+    """P-64: no time zone, no task."""
+
+    class Nowhere(tzinfo):
+        def utcoffset(self, when: datetime | None) -> timedelta | None:
+            return None
+
+    for moment in (datetime(2031, 1, 1), datetime(2031, 1, 1, tzinfo=Nowhere())):
+        with pytest.raises(runner.InvalidTask, match="run_at: without a time zone"):
+            runner.enqueue(db, "hello", run_at=moment)
+    with pytest.raises(runner.InvalidTask, match="item 1: run_at: without a time zone"):
+        runner.enqueue_many(db, [{"type": "hello", "run_at": "2031-01-01T00:00:00"}])
+
+
+def test_what_an_enqueuer_needs(db: Connection, db_url: str) -> None:
+    """A role that may add tasks, and neither read their params nor delete one."""
+    db.execute("drop role if exists runner_test_producer")
+    db.execute("create role runner_test_producer login")
+    role = sql.SQL("runner_test_producer")
+    try:
+        for grant in GRANTS:
+            db.execute(sql.SQL(grant + " to {}").format(role))
+        with psycopg.connect(db_url, user="runner_test_producer", autocommit=True) as conn:
+            assert runner.enqueue(conn, "hello") is not None
+            assert runner.enqueue(conn, "hello", key="k", unique=True) is not None
+            assert runner.enqueue(conn, "hello", key="k") is None
+            assert runner.enqueue_many(conn, [{}, {}], type="hello") == 2
+            items = [{"type": "hello", "key": "l"}, {"type": "hello", "unique": True}]
+            assert runner.enqueue_many(conn, items) == 1
+            for refused in ("select params from runner.task", "delete from runner.task"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    conn.execute(refused)
+    finally:
+        db.execute("drop owned by runner_test_producer; drop role runner_test_producer")
+
+
+_COLUMNS = "queue, task_type, params, priority, run_at, max_attempts, idempotency_key, unique_key"
+GRANTS = [
+    "grant usage on schema runner",
+    f"grant insert ({_COLUMNS}) on runner.task",
+    "grant select (task_id, queue, task_type, idempotency_key, unique_key, fence, state)"
+    " on runner.task",
+    "grant select (idempotency_key) on runner.receipt",
+    "grant select (idle) on runner.runner",
+]
+
+
+def test_withdraw_takes_only_what_is_pointless(db: Connection) -> None:
+    first, second = runner.enqueue(db, "a", key="k"), runner.enqueue(db, "b", key="l")
+    db.execute("insert into runner.receipt values ('k', 1, 'a')")
+    assert db.execute("select runner.withdraw(%s)", [[first, second]]).fetchone() == (1,)
+    assert rows(db) == [("b", {})]
+
+
+STYLES = {"format": ("%s", list), "pyformat": ("%(", dict), "numeric_dollar": ("$1", list)}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_enqueue_sql(db: Connection, style: str) -> None:
+    text, params = runner.enqueue_sql("hello", {"a": "%s :x $1 ?"}, key="k", style=style)
+    mark, kind = STYLES[style]
+    assert mark in text
+    assert isinstance(params, kind)
+    factory = psycopg.RawCursor if style == "numeric_dollar" else psycopg.Cursor
+    factory(db).execute(text, params)
+    assert rows(db) == [("hello", {"a": "%s :x $1 ?"})]
+
+
+def test_enqueue_sql_for_others() -> None:
+    assert ":type as text" in runner.enqueue_sql("hello", style="named")[0]
+    text, params = runner.enqueue_sql("hello", style="qmark")
+    assert text.count("?") == len(params) == 9
+    assert ":9 as integer" in runner.enqueue_sql("hello", style="numeric")[0]
+    with pytest.raises(ValueError, match="style: one of pyformat"):
+        runner.enqueue_sql("hello", style="odd")
