@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them. What cannot be meant is a ValueError that says why."""
+"""Durations and sizes, as people write and read them. What cannot be meant is a ValueError."""
 
 import math
 import re
@@ -34,6 +34,19 @@ def parse_size(text: str) -> int:
     if size > LARGEST_BYTES:
         raise ValueError(f"{_shown(text)} is more than any machine has")
     return math.ceil(size)
+
+
+def duration(seconds: float) -> str:
+    """`250ms`, `12.3s`, `5m12s`, `3h05m`, `2d4h`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24}h"
 
 
 def _shown(text: str) -> str:

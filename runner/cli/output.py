@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import RunnerError
 from ..text import safe
+from ..units import duration
 
 Record = Mapping[str, Any]
 
@@ -132,19 +133,6 @@ def _as_shown(name: str, value: object) -> str:
     if name == "rss" and isinstance(value, int):
         return size(value)
     return _as_tsv(value)
-
-
-def duration(seconds: float) -> str:
-    """`250ms`, `12.3s`, `5m12s`, `3h05m`, `2d4h`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24}h"
 
 
 def size(count: int) -> str:

@@ -21,6 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
         *("errors", "clock", "backoff", "task", "config", "text", "payload", "fields", "units"),
         *("wire", "judge", "observing", "logpipe", "faults", "statements", "_version"),
         *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
+        *("explain", "scaffold"),
     ),
     ("kernel", "registry", "app", "embedded", "drivers"),
     ("store", "enqueueing", "client", "demo_app"),

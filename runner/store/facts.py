@@ -1,0 +1,56 @@
+"""What `explain` goes by, read at one moment."""
+
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from ..explain import MANY, Facts, Gone, Holder, Pause, Staff
+from .sql import query
+from .tasks import Connection, fate, utc
+
+STAFF = ("workers", "serving", "knowing", "able", "idle", "fit", "leaving")
+
+
+def facts(conn: Connection, task_id: int) -> Facts | Gone:
+    """The task with all that bears on it, or what became of it."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(query("explain_facts"), {"id": task_id, "bound": MANY + 1}).fetchone()
+    if row is not None:
+        return _facts(task_id, row)
+    gone = fate(conn, task_id)
+    return Gone(task_id, gone.issued(task_id), gone.how, gone.who, gone.at)
+
+
+def _facts(task_id: int, row: dict[str, Any]) -> Facts:
+    return Facts(
+        task_id=task_id,
+        state=row["state"],
+        queue=row["queue"],
+        type=row["type"],
+        priority=row["priority"],
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        released=row["released"],
+        cause=row["cause"],
+        error=row["last_error"],
+        run_at=utc(row["run_at"]) or "",
+        due_in_seconds=row["due_in_seconds"],
+        run_seconds=row["run_seconds"] or 0.0,
+        pause=_pause(row),
+        holder=_holder(row),
+        staff=Staff(**{name: row[name] for name in STAFF}),
+        ahead=row["ahead"],
+        beside=row["beside"],
+    )
+
+
+def _pause(row: dict[str, Any]) -> Pause | None:
+    if not row["paused"]:
+        return None
+    return Pause(row["paused_queue"], row["paused_type"], utc(row["paused_until"]))
+
+
+def _holder(row: dict[str, Any]) -> Holder | None:
+    if row["host"] is None:
+        return None
+    return Holder(row["host"], row["pid"], row["slot"], row["lease_seconds"], row["others"])
