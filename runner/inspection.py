@@ -64,6 +64,10 @@ def run_of_class(cls: Any) -> Run:
     inherits = dataclasses.is_dataclass(cls) and "__dataclass_params__" not in vars(cls)
     if inherits and own_annotations(cls):
         raise AppError(f"class {cls.__name__} has fields of its own and no @dataclass")
+    signature = _signature(cls) if dataclasses.is_dataclass(cls) else None
+    for name in signature.parameters if signature else ():
+        if name not in field_names(cls):
+            raise AppError(f"class {cls.__name__} takes {name}, which is no field")
     return lambda tx, task: build(cls, task.params).process(tx, task)
 
 
