@@ -179,14 +179,16 @@ create or replace trigger task_schedule before insert on runner.task
     execute function runner.schedule();
 
 -- Wakes the idle. A hint only: it is sent when some parent says that it has idle workers, and
--- `set runner.notify = off` silences it; polling finds what it misses. The payload is the queue.
+-- `set runner.notify = off` silences it; polling finds what it misses. The payload is `COUNT QUEUE`,
+-- so that as many are woken as there are tasks.
 create or replace function runner.wake() returns trigger
     language plpgsql as $$
 begin
-    if exists (select from runner.runner where idle)
-       and coalesce(current_setting('runner.notify', true), 'on') <> 'off' then
-        perform pg_notify('runner', a.queue)
-        from (select distinct added.queue from added where added.state = 'ready') a;
+    if coalesce(current_setting('runner.notify', true), 'on') <> 'off'
+       and exists (select from runner.runner where idle) then
+        perform pg_notify('runner', a.count || ' ' || a.queue)
+        from (select added.queue, count(*) from added where added.state = 'ready'
+              group by added.queue) a;
     end if;
     return null;
 end $$;
@@ -302,6 +304,24 @@ begin
     exception when serialization_failure then
         return null;  -- a twin that was committed after this transaction's snapshot
     end;
+end $$;
+
+-- Completes a task in its handler's transaction: a COMMIT may follow in the same string, because it
+-- raises when the claim is not ours (RN001) or the transaction is not the one begun for it (RN002).
+create or replace function runner.complete(task bigint, owner uuid, claim bigint, marker text)
+    returns void
+    language plpgsql security invoker
+    as $$
+begin
+    if current_setting('runner.claim', true) is distinct from marker then
+        raise exception 'the handler ended the transaction that deletes its task'
+            using errcode = 'RN002';
+    end if;
+    delete from runner.task t
+    where t.task_id = task and t.lease_owner = owner and t.fence = claim and t.state = 'running';
+    if not found then
+        raise exception 'task % is no longer ours', task using errcode = 'RN001';
+    end if;
 end $$;
 
 -- For autoscalers: how many tasks of a queue wait or run right now (null: of every queue).

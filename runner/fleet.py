@@ -87,7 +87,7 @@ def drain(
         lock = uuid4()
         if overlap == "skip" and not drains.take_lock(conn, lock, runner_id, queues, config):
             if fail_if_busy:
-                raise Busy
+                raise Busy("another drain of these queues runs")
             return Drained(0, seconds=now() - begun, reason="overlap")
     limits = config.drain
     assert limits is not None
@@ -155,8 +155,8 @@ def compose(
     renewals = Renewals(config.renew_every)
     sets = _sets_of_queues(config)
     wakes = [os.pipe() for _ in sets]
-    for wake_read, _ in wakes:
-        os.set_blocking(wake_read, False)
+    for fd in (fd for pipe in wakes for fd in pipe):
+        os.set_blocking(fd, False)
     permits = None
     if config.drain is not None and config.drain.max_tasks is not None:
         permits = Permits(config.drain.max_tasks)

@@ -97,6 +97,18 @@ class Judge:
             cause="stopped" if started else None,
         )
 
+    def ungrouped(self, claim: Claim) -> Verdict:
+        """Its group was rolled back: ready at once, to be run by itself (a released task never shares a
+        transaction), without charge."""
+        return Verdict(
+            Outcome.RELEASED,
+            "ready",
+            claim.attempt - 1,
+            claim.released + 1,
+            claim.solo,
+            cause="its group was rolled back",
+        )
+
     def interrupted(self, claim: Claim, cause: str, *, solo: bool = False) -> Verdict:
         """Lease or connection lost, through no fault of the task: refunded, after a backoff.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .text import error_text
 
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 LINE_MAX = 4096  # PIPE_BUF on Linux: above it a write is not atomic
 _KEY_MAX = 64  # characters of a field's name, where a record is too long
 _SHORT = 8  # a text that is not worth shortening
@@ -24,13 +25,16 @@ _NUMBER_MAX = 1e18
 class LogPipe:
     """Emits records with the fields of this process added to each."""
 
-    def __init__(self, fd: int, **common: Any) -> None:
+    def __init__(self, fd: int, level: str = "debug", **common: Any) -> None:
         self._fd = fd
+        self._least = LEVELS[level]
         self._common = common
         self._dropped = 0
 
     def emit(self, level: str, event: str, message: str, /, **fields: Any) -> None:
         """Write one record: `level` debug … error, `event` a stable name, `message` for people."""
+        if LEVELS.get(level, 20) < self._least:
+            return
         record = {"at": time.time(), "level": level, "event": event, "message": message}
         record |= self._common | {key: value for key, value in fields.items() if value is not None}
         if self._dropped:
@@ -43,6 +47,10 @@ class LogPipe:
             pass  # nobody reads any more: the fleet is on its way out
         else:
             self._dropped = 0
+
+    def tells(self, level: str) -> bool:
+        """Whether a record of this level would be written at all."""
+        return LEVELS[level] >= self._least
 
     def debug(self, event: str, message: str, **fields: Any) -> None:
         """A record for the curious."""

@@ -46,6 +46,12 @@ def _backoff(name: str, value: Any) -> Backoff | None:
     return backoff
 
 
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise AppError(f"{name}: {class_name(value)} is neither True nor False")
+    return value
+
+
 def _exceptions(name: str, value: Any) -> tuple[type[BaseException], ...]:
     given = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
     for each in given:
@@ -60,4 +66,5 @@ _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "backoff": _backoff,
     "retry_on": _exceptions,
     "discard_on": _exceptions,
+    "group": _flag,
 }

@@ -31,6 +31,7 @@ class Handler:
     backoff: Backoff | None = None
     retry_on: tuple[type[BaseException], ...] = ()
     discard_on: tuple[type[BaseException], ...] = ()
+    group: bool = False  # short, effects in the database only: a batch shares one transaction
 
 
 class Registry:

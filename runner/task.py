@@ -8,8 +8,10 @@ from typing import Any
 
 from . import clock
 
+_LOGGER = logging.getLogger("runner.task")
 
-def _no_progress(done: int, total: int) -> None:
+
+def _no_progress(task: "Task", done: int, total: int) -> None:
     """Progress of a task that runs under nobody's eyes goes nowhere."""
 
 
@@ -31,14 +33,15 @@ class Task:
     fence: int = 0
     created_at: datetime | None = None
     limit_at: float | None = None
-    log: logging.LoggerAdapter[logging.Logger] = field(
-        default_factory=lambda: logging.LoggerAdapter(logging.getLogger("runner.task"), {}),
-        repr=False,
-        compare=False,
-    )
-    report_progress: Callable[[int, int], None] = field(
+    report_progress: Callable[["Task", int, int], None] = field(
         default=_no_progress, repr=False, compare=False
     )
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry this task's id, type and attempt."""
+        fields = {"task": self.id, "type": self.type, "attempt": self.attempt}
+        return logging.LoggerAdapter(_LOGGER, fields)
 
     def remaining(self) -> float | None:
         """Seconds until the time limit (negative when past it), None without a limit."""
@@ -46,4 +49,4 @@ class Task:
 
     def progress(self, done: int, total: int) -> None:
         """Tell the console how far this task is; cheap, and never blocks."""
-        self.report_progress(done, total)
+        self.report_progress(self, done, total)

@@ -10,8 +10,9 @@ import enum
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NO_ID = bytes(16)
 
@@ -27,6 +28,8 @@ class Kind(enum.IntEnum):
     PROGRESS = 6  # [task, count = done, total in fence]
     ENDING = 7  # precedes every statement that ends a claim [task, fence]
     DONE = 8  # the handler returned and its connection sent nothing [task, fence]
+    CLEARED = 19  # so many of the oldest DONE are deleted [count]
+    HANDED = 20  # the renewer has given tokens back [count = number of the request]
     FINISHED = 9  # written after COMMIT returned [task, fence, flag = Outcome]
     IDLE = 10  # a look found nothing [at = begun at, flag = 1 for a full look]
     PROMOTED = 11  # [count]
@@ -61,7 +64,7 @@ class How(enum.IntEnum):
     SWEPT = 5  # found by a sweep, nobody knows whether it had started: refunded, solo from then on
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Event:
     """One record on the event pipe."""
 
@@ -158,6 +161,28 @@ def unpack_orders(data: bytes) -> Iterator[tuple[Order, float, int, int]]:
         yield Order(order), at, group, count
 
 
+class Token(NamedTuple):
+    """A claimed task that has not begun. Whoever reads it from the hand-off pipe has the task."""
+
+    task_id: int
+    fence: int
+
+
+_TOKEN = struct.Struct("<qq")
+TOKEN_SIZE = _TOKEN.size
+MOST_TOKENS = 4096 // TOKEN_SIZE  # more would not be written in one piece
+
+
+def pack_tokens(tokens: Iterable[Token]) -> bytes:
+    """Their records, one behind the other; whole as long as there are at most MOST_TOKENS."""
+    return b"".join(_TOKEN.pack(*token) for token in tokens)
+
+
+def unpack_tokens(data: bytes) -> list[Token]:
+    """The tokens in `data`; each is read whole, because every reader reads whole ones."""
+    return [Token(*one) for one in _TOKEN.iter_unpack(data)]
+
+
 @dataclass(slots=True, frozen=True)
 class Renewal:
     """One worker in a renewal request, with the counts that its row shows."""
@@ -177,11 +202,24 @@ class Settle:
     task: int = 0  # 0: it had started nothing
     fence: int = 0
     cause: str = ""
+    done: tuple[Token, ...] = ()  # begun, through, and not deleted yet
+
+
+@dataclass(slots=True, frozen=True)
+class HandBack:
+    """Tokens that the parent took from a living worker: ready again; and its DONE, to be deleted."""
+
+    worker: bytes
+    number: int
+    tokens: tuple[Token, ...]
+    done: tuple[Token, ...]
 
 
 _RENEW_HEAD = struct.Struct("<cd")
 _RENEWAL = struct.Struct("<16sqqq")
-_SETTLE = struct.Struct("<c16sBqq")
+_SETTLE = struct.Struct("<c16sBqqH")
+_HAND_BACK = struct.Struct("<c16sqH")
+CAUSE_BYTES = 500
 
 
 def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
@@ -192,19 +230,33 @@ def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
 
 def pack_settle(settle: Settle) -> bytes:
     """A request to settle one dead worker."""
-    head = _SETTLE.pack(b"S", settle.worker, settle.how, settle.task, settle.fence)
-    return head + settle.cause.encode("utf-8", "backslashreplace")[:500]
+    cause = settle.cause.encode("utf-8", "backslashreplace")[:CAUSE_BYTES]
+    head = (b"S", settle.worker, settle.how, settle.task, settle.fence, len(cause))
+    return _SETTLE.pack(*head) + cause + pack_tokens(settle.done)
 
 
-def unpack_request(data: bytes) -> tuple[float, list[Renewal]] | Settle:
+def pack_hand_back(back: HandBack) -> bytes:
+    """A request to make claimed tasks of a living worker ready again."""
+    head = _HAND_BACK.pack(b"H", back.worker, back.number, len(back.tokens))
+    return head + pack_tokens(back.tokens) + pack_tokens(back.done)
+
+
+def unpack_request(data: bytes) -> tuple[float, list[Renewal]] | Settle | HandBack:
     """What a request to the renewer says; ValueError for anything else."""
-    if data[:1] == b"R":
-        _, asked_at = _RENEW_HEAD.unpack_from(data)
-        return asked_at, [Renewal(*one) for one in _RENEWAL.iter_unpack(data[_RENEW_HEAD.size :])]
-    if data[:1] == b"S":
-        _, worker, how, task, fence = _SETTLE.unpack_from(data)
-        cause = data[_SETTLE.size :].decode("utf-8", "ignore")
-        return Settle(worker, How(how), task, fence, cause)
+    match data[:1]:
+        case b"R":
+            _, asked_at = _RENEW_HEAD.unpack_from(data)
+            body = data[_RENEW_HEAD.size :]
+            return asked_at, [Renewal(*one) for one in _RENEWAL.iter_unpack(body)]
+        case b"S":
+            _, worker, how, task, fence, size = _SETTLE.unpack_from(data)
+            end = _SETTLE.size + size
+            cause = data[_SETTLE.size : end].decode("utf-8", "ignore")
+            return Settle(worker, How(how), task, fence, cause, tuple(unpack_tokens(data[end:])))
+        case b"H":
+            _, worker, number, count = _HAND_BACK.unpack_from(data)
+            tokens = unpack_tokens(data[_HAND_BACK.size :])
+            return HandBack(worker, number, tuple(tokens[:count]), tuple(tokens[count:]))
     raise ValueError("not a request")
 
 
@@ -214,6 +266,7 @@ class EventWriter:
     def __init__(self, fd: int, incarnation: int) -> None:
         self.fd = fd
         self.incarnation = incarnation
+        self._deferred = b""
 
     def send(
         self,
@@ -226,7 +279,7 @@ class EventWriter:
         count: int = 0,
         flag: int = 0,
     ) -> None:
-        """Write one event with one system call; waits while the pipe is full.
+        """Write one event, and those deferred, with one system call; waits while the pipe is full.
 
         A parent that is gone ends this process through its control pipe; here it is quiet.
         """
@@ -235,10 +288,26 @@ class EventWriter:
             record = _EVENT.pack(*head, fence, at, count)
         except struct.error:  # the progress of a handler may be any number
             record = _EVENT.pack(*head, _bounded(fence), at, _bounded(count))
+        records, self._deferred = self._deferred + record, b""
         try:
-            os.write(self.fd, record)
+            os.write(self.fd, records)
         except BrokenPipeError:
             pass
+
+    def defer(self, kind: Kind, *, task: int, fence: int, flag: int = 0) -> None:
+        """Have an event written together with the next one, which follows within microseconds."""
+        self._deferred += _EVENT.pack(
+            _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, 0.0, 0
+        )
+
+    def flush(self) -> None:
+        """Write what was deferred."""
+        records, self._deferred = self._deferred, b""
+        if records:
+            try:
+                os.write(self.fd, records)
+            except BrokenPipeError:
+                pass
 
 
 def _bounded(number: float) -> int:

@@ -85,11 +85,11 @@ def write_json_lines(records: Iterable[Record]) -> None:
 
 
 def write_rows(
-    names: Sequence[str], records: Sequence[Record], *, title: str | None = None
+    names: Sequence[str], records: Iterable[Record], *, title: str | None = None
 ) -> None:
     """Records under their names; `…_seconds` and `rss` are made readable on a terminal only."""
     if on_terminal():
-        _write_table(names, records, title)
+        _write_table(names, list(records), title)
     else:
         write("\t".join(names) + "\n")
         for record in records:

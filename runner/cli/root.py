@@ -13,8 +13,18 @@ VERBS = (
     "enqueue",
     "status",
     "workers",
+    "todo",
+    "list",
+    "show",
+    "explain",
+    "dead",
+    "cancel",
+    "pause",
+    "resume",
     "init",
+    "migrate",
     "check",
+    "health",
     "db",
     "demo",
 )
@@ -34,7 +44,7 @@ class Verbs(click.Group):
             return None
         command = getattr(importlib.import_module(f"{__package__}.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
-        add_global_options(command)
+        add_global_options(command, f"RUNNER_{cmd_name}")
         return command
 
     def resolve_command(

@@ -62,16 +62,23 @@ def global_options() -> Iterator[click.Option]:
     )
 
 
-def add_global_options(command: click.Command) -> None:
-    """Give them to a command and all below it; not to one that hands its options on (`db psql`)."""
+def add_global_options(command: click.Command, prefix: str) -> None:
+    """Give them to a command and all below it; not to one that hands its options on (`db psql`).
+
+    Every option is also the variable PREFIX_OPTION, whatever its parameter is called in Python.
+    """
     if command.context_settings.get("ignore_unknown_options"):
         return
     taken = {name for param in command.params for name in param.opts}
     missing = [each for each in global_options() if not taken & set(each.opts)]
     command.params = [*command.params, *missing]
+    for param in command.params:
+        if isinstance(param, click.Option) and param.allow_from_autoenv:
+            long = max(param.opts, key=len).lstrip("-").replace("-", "_")
+            param.envvar = f"{prefix}_{long}".upper()
     if isinstance(command, click.Group):
-        for below in command.commands.values():
-            add_global_options(below)
+        for name, below in command.commands.items():
+            add_global_options(below, f"{prefix}_{name}")
 
 
 def _option(names: list[str], **attributes: object) -> click.Option:

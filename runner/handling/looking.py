@@ -1,7 +1,7 @@
 """Where a worker looks for work, and how thoroughly each time."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from ..store.claim import (
     list_kinds,
 )
 from ..store.tx import Tx
+from ..wire import Token
 
 LIST_SECONDS = 1.0  # kinds are listed anew at most so often …
 WOKEN_LIST_SECONDS = 0.05  # … or so, when something woke us and the kinds we know had nothing
@@ -55,31 +56,44 @@ class Looking:
         self.was_full = False
         self.woken = False
 
-    def claim(self, *, full: bool) -> Row | None:
-        """Claim one task; None after a look that found nothing anywhere it may look."""
+    def claim(
+        self,
+        wanted: Callable[[str], int],
+        done: Collection[Token],
+        cleared: Callable[[], None],
+        *,
+        full: bool,
+    ) -> list[Row]:
+        """Claim tasks of one kind; none after a look that found nothing anywhere it may look.
+
+        `done` are deleted by the first statement, whatever it finds; then `cleared` is called.
+        """
         if not self._most:
             self.was_full = True
-            return None
+            return []
         self._claims += 1
-        listed = self._list(LIST_SECONDS)
+        self._wanted = wanted
+        # What woke us is most likely of a kind that we know: look first, and list if it is not.
+        listed = not self.woken and self._list(LIST_SECONDS)
         deep = self._claims % FULL_EVERY == 0
-        row = self._look(full=deep and now() >= self._full_at)
-        if row is None and not listed:
+        rows = self._look(done, full=deep and now() >= self._full_at)
+        cleared()
+        if not rows and not listed:
             listed = (full or self.woken) and self._list(0.0 if full else WOKEN_LIST_SECONDS)
         self.woken = False
-        if row is None:
+        if not rows:
             # Transactions that committed late leave rows below the marks: a full lap at once.
             self.was_full = full or now() >= self._full_at
             if self.was_full:
-                row = self._look(full=True)
+                rows = self._look((), full=True)
             self.was_full = self.was_full and (listed or not full)
-        if row is None:
-            self._places.found_nothing(self._stratum())
+        if rows:
+            self._places.took(rows, self._stratum())
         else:
-            self._places.took(row, self._stratum())
-        return row
+            self._places.found_nothing(self._stratum())
+        return rows
 
-    def _look(self, *, full: bool) -> Row | None:
+    def _look(self, done: Collection[Token], *, full: bool) -> list[Row]:
         begun = now()
         rows = claim(
             self._conn,
@@ -87,6 +101,8 @@ class Looking:
             self._worker_id,
             self._places,
             self._most,
+            wanted=self._wanted,
+            done=done,
             fair=self._rng.random() < self._config.fair,
             full=full,
             failed_before=self._since,
@@ -94,7 +110,7 @@ class Looking:
         if full and (cost := now() - begun) > 0.005:
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.
             self._full_at = now() + COST_FACTOR * self._config.procs * cost
-        return rows[0] if rows else None
+        return rows
 
     def _list(self, at_least_seconds: float) -> bool:
         """List the kinds anew if that is due; True when it was done."""

@@ -56,7 +56,7 @@ class Session:
         """
         text = ending.completion(self.worker_id, claim.task_id, claim.fence, marker)
         try:
-            self.conn.end(text)
+            self.conn.finish(text)
         except psycopg.Error as error:
             if error.sqlstate == LEASE_LOST:
                 raise LeaseLost(str(error)) from error

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from ..logpipe import LEVELS
 from ..supervisor.role import Ends, Seat
 from ..text import one_line
 from ..wire import EventWriter, Kind
 
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 ALIVE_SECONDS = 5.0
 
 

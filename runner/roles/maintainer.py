@@ -51,11 +51,12 @@ class Group:
         """Whether its workers claim from this queue."""
         return self.queues is None or queue in self.queues
 
-    def wake_one(self) -> None:
-        """One byte wakes one worker, which wakes the next when it finds work."""
-        if self.idle:
+    def wake_some(self, count: int) -> None:
+        """As many bytes as there are tasks, or idle workers; each wakes one. More tasks than bytes
+        say are found all the same: a worker that was woken and found work wakes the next."""
+        if number := min(count, self.idle):
             with contextlib.suppress(BlockingIOError):
-                os.write(self.wake, b".")
+                os.write(self.wake, b"." * number)
 
 
 @dataclass
@@ -104,8 +105,6 @@ class Maintainer:
         self.said_idle = False
         self.registered = False
         self.types: set[str] = set()
-        for group in groups:
-            os.set_blocking(group.wake, False)
 
     # -- the story --------------------------------------------------------------------------------
 
@@ -119,7 +118,6 @@ class Maintainer:
             max_size=2,
             kwargs={"autocommit": True},
             configure=ensure_durable,
-            check=ConnectionPool.check_connection,
             max_lifetime=1800,
             max_idle=300,
             reconnect_timeout=float("inf"),
@@ -224,21 +222,22 @@ class Maintainer:
         self.relisten_seconds = min(RELISTEN_CAP_SECONDS, self.relisten_seconds * 2)
 
     def hear(self) -> None:
-        """Wake one worker for each queue that was named; an empty payload names every queue."""
+        """Wake workers for each queue that was named; an empty payload names every queue."""
         assert self.listener is not None
         self.heard_at = now()
         faults.point("hear")
         try:
             for notification in self.listener.notifies(timeout=0):
-                self.wake(notification.payload)
+                count, _, queue = notification.payload.partition(" ")
+                self.wake(queue, int(count) if count.isdecimal() else 1)
         except psycopg.Error:
             self.deaf()
 
-    def wake(self, queue: str = "") -> None:
-        """Wake one worker of every group that serves this queue."""
+    def wake(self, queue: str = "", count: int = 1) -> None:
+        """Wake so many workers of every group that serves this queue."""
         for group in self.groups:
             if not queue or group.serves(queue):
-                group.wake_one()
+                group.wake_some(count)
 
     def say_idle(self, at: float) -> None:
         """Let enqueuers know whether a NOTIFY is of use; not at every change of a busy fleet."""
@@ -272,7 +271,7 @@ class Maintainer:
         runnable = [kind for kind in kinds if kind.task_type in self.types and not kind.paused]
         for group in self.groups:
             if any(group.serves(kind.queue) for kind in runnable):
-                group.wake_one()
+                group.wake_some(1)
         self.events.send(Kind.BACKLOG, count=len(runnable), at=begun)
         self.due.look = self.next_look(begun, next_due)
 

@@ -15,7 +15,7 @@ from ..logpipe import LogPipe
 from ..store import ending, workers
 from ..store.connect import connect
 from ..supervisor.role import Ends, Seat
-from ..wire import EventWriter, How, Kind, Outcome, Renewal, Settle, unpack_request
+from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
 LOCKED_RETRIES = 5
@@ -36,6 +36,7 @@ class Renewer:
         self.conn: psycopg.Connection[object] | None = None
         self.newest: tuple[float, list[Renewal]] | None = None
         self.settles: dict[bytes, Settle] = {}
+        self.hand_backs: list[HandBack] = []
         self.away_since: float | None = None
         self.retry_seconds = RETRY_FIRST_SECONDS
 
@@ -51,7 +52,7 @@ class Renewer:
     def told_to_stop(self) -> bool:
         """Wait for something to do; True when the parent has said or done something on control: the
         renewer is sent nothing there but its stop."""
-        if self.newest or self.settles or self.conn is None:
+        if self.newest or self.settles or self.hand_backs or self.conn is None:
             seconds = self.retry_seconds * (0.5 + self.rng.random())
         else:
             seconds = ALIVE_SECONDS
@@ -68,11 +69,13 @@ class Renewer:
                 return
             if not data:
                 return
-            request = unpack_request(data)
-            if isinstance(request, Settle):
-                self.settles[request.worker] = request
-            else:
-                self.newest = request
+            match request := unpack_request(data):
+                case Settle():
+                    self.settles[request.worker] = request
+                case HandBack():
+                    self.hand_backs.append(request)
+                case _:
+                    self.newest = request
 
     def attend(self) -> None:
         """Do what is asked; what a lost connection leaves undone stays for the next time."""
@@ -85,6 +88,9 @@ class Renewer:
             if self.newest is not None:
                 self.renew(self.conn, *self.newest)
                 self.newest = None
+            while self.hand_backs:
+                self.hand_back(self.conn, self.hand_backs[0])
+                del self.hand_backs[0]
             for settle in list(self.settles.values()):
                 self.settle(self.conn, settle)
         except psycopg.Error as error:
@@ -139,13 +145,24 @@ class Renewer:
             )
         self.events.send(Kind.ANSWERED, at=asked_at)
 
+    def hand_back(self, conn: psycopg.Connection[object], back: HandBack) -> None:
+        """Make ready what a busy worker has not begun, and delete what it is through with."""
+        worker = UUID(bytes=back.worker)
+        if back.done:
+            ending.delete_done(conn, worker, back.done)
+        if back.tokens:
+            ending.hand_back(conn, worker, back.tokens)
+        self.events.send(Kind.HANDED, count=back.number)
+
     def settle(self, conn: psycopg.Connection[object], settle: Settle) -> None:
         """End what a dead worker held; a row that is locked still is tried again."""
         faults.point("before_settle")
         worker = UUID(bytes=settle.worker)
         ending.terminate_backend(conn, worker)
         try:
-            ended = ending.settle(conn, worker, lambda claim: self.verdict(claim, settle))
+            ended = ending.settle(
+                conn, worker, lambda claim: self.verdict(claim, settle), done=settle.done
+            )
         except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
             return
         faults.point("after_settle")

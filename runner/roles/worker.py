@@ -7,8 +7,7 @@ import os
 import random
 import socket
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -19,15 +18,19 @@ from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..errors import RunnerError
 from ..handling.attempt import Attempts
+from ..handling.calling import Calling
+from ..handling.executor import Executor
+from ..handling.handoff import Handoff
 from ..handling.interrupts import Interrupts
 from ..handling.lifeline import Lifeline, wait_readable
 from ..handling.looking import Looking
+from ..handling.pace import MOST, Pace
 from ..handling.printing import Printed
 from ..handling.restore import ProcessState
-from ..handling.session import Disconnected, Left, Session, settle_former
-from ..judge import Claim, Judge, Verdict
+from ..handling.session import Disconnected, Former, Session
+from ..judge import Judge
 from ..logpipe import LogPipe, PipeHandler
-from ..registry import Handler, Registry
+from ..registry import Registry
 from ..store.claim import Row
 from ..store.connect import connect, parse, tells_of_server
 from ..store.tx import Tx
@@ -35,10 +38,10 @@ from ..store.workers import Identity, register_worker
 from ..supervisor.role import Ends, Seat
 from ..task import Task
 from ..text import error_text
-from ..wire import EventWriter, Kind, Outcome
+from ..wire import EventWriter, Kind
 
 RECONNECT_FIRST_SECONDS, RECONNECT_CAP_SECONDS = 0.1, 5.0
-IDLE_POLLS = 10  # an idle worker looks of its own this many times less often than the maintainer
+IDLE_POLLS = 30  # an idle worker looks of its own this many times less often than the maintainer
 
 
 class Worker:
@@ -58,13 +61,17 @@ class Worker:
         self.ends = ends
         self.since = since  # a drain leaves what failed after this, on the database's clock
         self.events = EventWriter(ends.events, seat.incarnation)
-        self.log = LogPipe(ends.log, role="worker", slot=seat.slot, pid=os.getpid())
+        self.log = LogPipe(
+            ends.log, config.log_level, role="worker", slot=seat.slot, pid=os.getpid()
+        )
         self.lifeline = Lifeline(ends.control, config.usable, timer="no-timer" not in config.unsafe)
         self.interrupts = Interrupts()
         self.rng = random.Random()
         self.judge = Judge(config.backoff, self.rng)
         self.queues = config.queues_of_slot(seat.slot)
-        self.started = 0
+        self.handoff = Handoff(ends.extra["tokens"], ends.extra["tokens_back"])
+        self.pace = Pace()
+        self.was_woken = False
         self.claim_trouble = ""
         self.trouble_seconds = 0.1
         self.session: Session
@@ -81,17 +88,22 @@ class Worker:
         self.lifeline.start()
         if (refusal := self.boot()) is not None:
             return refusal
-        former: tuple[UUID, Left | None] | None = None
+        former: Former | None = None
         while not self.lifeline.stopping:
             try:
                 self.open_session(former)
                 former = None
                 self.serve()
             except Disconnected as lost:
-                # A former identity that is not settled yet stays the one to settle.
-                former = former or (self.session.worker_id, lost.left)
-        self.leave(former)
+                former = self.former_after(lost, former)
+        self.leave()
         return 0
+
+    def former_after(self, lost: Disconnected, former: Former | None) -> Former:
+        """The identity to settle next: one that is not settled yet stays the one."""
+        if former is not None:
+            return former
+        return Former(self.session.worker_id, lost.left, tuple(self.executor.done))
 
     def boot(self) -> int | None:
         """Load the app; the exit code when that is refused."""
@@ -109,9 +121,32 @@ class Worker:
         if (types := self.ends.extra.get("types")) is not None:
             os.pwrite(types, json.dumps(self.registry.types).encode(), 0)
         self._log_to_pipe()
+        self._call_hooks(self.registry.hooks.on_worker_start)
         self.interrupts.install()  # the app may have taken it
-        self.state = ProcessState()
+        self.calling = Calling(
+            self.interrupts,
+            ProcessState(),
+            self.printed,
+            self.registry.hooks,
+            lambda count: self.log.info(
+                "descendants", f"killed {count} processes that a task left running"
+            ),
+        )
         return None
+
+    def _call_hooks(self, hooks: Sequence[Callable[[], object]]) -> None:
+        for hook in hooks:
+            try:
+                hook()
+            except Exception as error:
+                self.log.error("hook_failed", f"a hook failed: {error_text(error)}")
+
+    def _on_error(self, task: Task, error: BaseException) -> None:
+        for hook in self.registry.hooks.on_error:
+            try:
+                hook(task, error)
+            except Exception as trouble:
+                self.log.error("hook_failed", f"on_error failed: {error_text(trouble)}")
 
     def _log_to_pipe(self) -> None:
         logger = logging.getLogger("runner.task")
@@ -121,36 +156,53 @@ class Worker:
 
     # -- identity ---------------------------------------------------------------------------------
 
-    def open_session(self, former: tuple[UUID, Left | None] | None) -> None:
+    def open_session(self, former: Former | None) -> None:
         """Connect, settle the former identity, and register the new one."""
         self.lifeline.forget()
-        # The parent must know the identity before anything can be claimed under it.
         conn = self.connect()
         self.session = Session(conn)
+        # The parent must know the identity before anything can be claimed under it.
         self.events.send(Kind.HELLO, worker=self.session.worker_id.bytes)
         try:
             if former is not None:
-                self.settle_former(*former)
+                self.settle(former)
             self.register()
+            self.looking = Looking(
+                conn,
+                self.session.worker_id,
+                self.config,
+                self.queues,
+                self.registry,
+                self.rng,
+                self.since,
+            )
         except psycopg.Error as error:
-            self.session.give_up(error, former[1] if former else None)
+            self.session.give_up(error)
         self.events.send(Kind.REGISTERED, worker=self.session.worker_id.bytes)
-        self.looking = Looking(
-            conn,
-            self.session.worker_id,
-            self.config,
-            self.queues,
-            self.registry,
-            self.rng,
-            self.since,
-        )
-        self.attempts = Attempts(
+        self.executor = self.make_executor()
+
+    def make_executor(self) -> Executor:
+        """What works in the new session; how short tasks are is remembered from the old one."""
+        attempts = Attempts(
             self.session,
             self.judge,
-            self.interrupts,
-            self.restore,
+            self.calling,
             lambda: self.lifeline.stopping,
             parse(self.config.dsn).get("password"),
+            self._on_error,
+        )
+        return Executor(
+            self.config,
+            self.session,
+            self.registry,
+            attempts,
+            self.judge,
+            self.events,
+            self.lifeline,
+            self.handoff,
+            self.pace,
+            self.log,
+            lambda thorough: self.session.conn.restore(thorough=thorough),
         )
 
     def connect(self) -> Tx:
@@ -188,16 +240,18 @@ class Worker:
         )
         register_worker(self.session.conn, identity)
 
-    def settle_former(self, former: UUID, left: Left | None) -> None:
+    def settle(self, former: Former) -> None:
         """End what the lost identity held, and tell how."""
-        outcome = settle_former(
-            self.session.conn, former, left, lambda claim: self.judge.released(claim, started=False)
-        )
-        if left is not None:
-            self.finished(left.claim, outcome)
+        conn = self.session.conn
+        self.handoff.take_all()  # its tokens are of no use to anybody
+        outcomes = former.settle(conn, lambda claim: self.judge.released(claim, started=False))
+        for left in former.left:
+            task, fence = left.claim.task_id, left.claim.fence
+            self.events.send(Kind.FINISHED, task=task, fence=fence, flag=outcomes[task])
 
-    def leave(self, former: tuple[UUID, Left | None] | None) -> None:
-        """Take the row along; what cannot be written is settled by the parent."""
+    def leave(self) -> None:
+        """Close the connection; the parent has the row settled."""
+        self._call_hooks(self.registry.hooks.on_worker_stop)
         with contextlib.suppress(psycopg.Error, AttributeError):
             self.session.conn.close()
 
@@ -205,35 +259,47 @@ class Worker:
 
     def serve(self) -> None:
         """Claim and run until told to stop; Disconnected when the connection is lost."""
-        while not self.lifeline.stopping:
+        while not self.lifeline.stopping and not self.is_worn_out():
             if not self.lifeline.may_claim():
                 self.pause(ALIVE_SECONDS)
                 continue
-            with self.permit() as permitted:
-                row = self.look() if permitted else None
-                if row is not None:
-                    self.work_on(row)
+            with self.permits() as permitted:
+                rows = self.look(permitted) if permitted else []
+                if rows:
+                    self.work_through(rows)
                     continue
-            self.idle(permitted)
+            self.idle(bool(permitted))
+        self.guarded(self.executor.clear)
 
-    def look(self) -> Row | None:
-        """Claim a task if there is one. The lease is what we live by from before the claim on."""
+    def is_worn_out(self) -> bool:
+        """Whether this process has done as much as it is to do, and is to be replaced."""
+        most = self.config.max_tasks_per_child
+        return most is not None and self.executor.started >= most
+
+    def look(self, permitted: int) -> list[Row]:
+        """Claim tasks if there are any. From before the claim on the lease is what we live by."""
         self.lifeline.hold()
         self.begun_looking = now()
         faults.point("before_claim")
+        executor = self.executor
         try:
-            row = self.looking.claim(full=self.config.drain is not None)
+            rows = self.looking.claim(
+                lambda name: min(permitted, executor.pace.wanted(name)),
+                executor.done,
+                executor.cleared,
+                full=self.config.drain is not None,
+            )
         except psycopg.Error as error:
             self.lifeline.let_go()
             if tells_of_server(error) or self.session.broken_by(error):
                 self.session.give_up(error)
             self.put_off(error)
-            return None
-        if row is None:
-            self.lifeline.let_go()
-        else:
+            return []
+        if rows:
             faults.point("after_claim_commit")
-        return row
+        else:
+            self.lifeline.let_go()
+        return rows
 
     def put_off(self, error: psycopg.Error) -> None:
         """A claim failed though the connection is well: say why once, and try less and less often."""
@@ -245,102 +311,29 @@ class Worker:
         self.pause(self.trouble_seconds * (0.5 + self.rng.random()))
         self.trouble_seconds = min(RECONNECT_CAP_SECONDS, self.trouble_seconds * 2)
 
-    def work_on(self, row: Row) -> None:
-        """Run the handler of a claimed task, unless a stop came with the claim."""
-        claim = Claim(row.task_id, row.fence, row.attempt, row.max_attempts, row.released, row.solo)
-        self.events.send(Kind.CLAIMED, task=row.task_id, fence=row.fence)
+    def work_through(self, rows: list[Row]) -> None:
+        """Run what was claimed, unless a stop came with the claim."""
+        self.events.send(Kind.CLAIMED, task=rows[0].task_id, fence=rows[0].fence, count=len(rows))
         faults.point("after_claimed")
+        if self.was_woken:
+            self.wake_next()
         try:
-            if self.lifeline.stopping:
-                self.session.write(claim, self.judge.released(claim, started=False))
-                return
-            self.begin(row, claim)
+            self.guarded(lambda: self.executor.work_through(rows))
         finally:
             self.lifeline.let_go()
 
-    def begin(self, row: Row, claim: Claim) -> None:
-        """From STARTED to FINISHED."""
-        handler = self.registry[row.task_type]
-        task = self.task_of(row, handler)
-        self.permit_used = True
-        self.started += 1
-        self.events.send(Kind.STARTED, task=task.id, fence=task.fence, at=task.limit_at or 0.0)
-        for stream in self.printed:
-            stream.task = task.id
-        faults.point("after_started")
-        began = time.monotonic()
-        outcome, verdict = self.attempts.run(
-            handler,
-            task,
-            claim,
-            lambda: self.events.send(Kind.ENDING, task=task.id, fence=task.fence),
-        )
-        self.finished(claim, outcome)
-        self.tell(task, outcome, verdict, time.monotonic() - began)
-        self.tidy_session()
-
-    def task_of(self, row: Row, handler: Handler) -> Task:
-        """What the handler is given."""
-        limit = handler.timeout if handler.timeout is not None else self.config.timeout_seconds
-        fields = {"task": row.task_id, "type": row.task_type, "attempt": row.attempt}
-        return Task(
-            row.task_id,
-            row.task_type,
-            row.params,
-            row.queue,
-            row.attempt,
-            row.max_attempts,
-            row.idempotency_key,
-            row.fence,
-            row.created_at,
-            now() + limit if limit else None,
-            logging.LoggerAdapter(logging.getLogger("runner.task"), fields),
-            lambda done, total: self.events.send(
-                Kind.PROGRESS, task=row.task_id, fence=total, count=done
-            ),
-        )
-
-    def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """Tell the parent that the claim is over."""
-        self.events.send(Kind.FINISHED, task=claim.task_id, fence=claim.fence, flag=outcome)
-
-    def tell(self, task: Task, outcome: Outcome, verdict: Verdict | None, seconds: float) -> None:
-        """Log how it went; people hear only of what people must fix."""
-        fields = {
-            "task": task.id,
-            "type": task.type,
-            "queue": task.queue,
-            "attempt": task.attempt,
-            "seconds": round(seconds, 3),
-        }
-        what = f"{task.type} {task.id}"
-        if outcome is Outcome.OK:
-            self.log.info("done", f"{what} done", **fields)
-        elif outcome is Outcome.LOST:
-            self.log.warning("lost_lease", f"{what} lost lease: nothing was written", **fields)
-        elif verdict is not None:
-            fields |= {"cause": verdict.cause, "error": verdict.error}
-            why = verdict.error or verdict.cause
-            if outcome is Outcome.DEAD:
-                self.log.error("dead", f"{what} is dead after {task.attempt}: {why}", **fields)
-            else:
-                word = outcome.name.lower()
-                self.log.info(word, f"{what} {word}: {why}", **fields)
-
-    def tidy_session(self) -> None:
-        """Undo what the handler left in the database session."""
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Do something whose statements are ours: when one fails, the identity is given up."""
         try:
-            self.session.conn.restore(thorough=self.started % 100 == 0)
+            work()
         except psycopg.Error as error:
             self.session.give_up(error)
 
-    def restore(self) -> None:
-        """Undo what the handler left in the process; called before its attempt is judged."""
-        self.state.restore()
-        for stream in self.printed:
-            stream.end()
-        if killed := self.state.kill_descendants():
-            self.log.info("descendants", f"killed {killed} processes that a task left running")
+    def wake_next(self) -> None:
+        """Who was woken and found work wakes the next: there may be more than one byte says."""
+        self.was_woken = False
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.ends.extra["wake_next"], b".")
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -349,12 +342,24 @@ class Worker:
         full = looked and self.looking.was_full
         at = self.begun_looking if looked else 0.0
         self.events.send(Kind.IDLE, at=at, flag=full)
-        seconds = self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
         wake = self.ends.extra["wake"]
-        if wake in self.pause(min(seconds, ALIVE_SECONDS), wake):
-            with contextlib.suppress(BlockingIOError):
-                os.read(wake, 1)  # one byte, one worker: another may have been faster
-            self.looking.woken = True
+        until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
+        while (left := until - now()) > 0:
+            ready = self.pause(min(left, ALIVE_SECONDS), wake)
+            if wake in ready and self.take_wake_up(wake):
+                break
+            if self.lifeline.nudge in ready:
+                break
+            self.events.send(Kind.ALIVE)
+
+    def take_wake_up(self, wake: int) -> bool:
+        """One byte, one worker: another may have been faster."""
+        try:
+            os.read(wake, 1)
+        except BlockingIOError:
+            return False
+        self.looking.woken = self.was_woken = True
+        return True
 
     def pause(self, seconds: float, *fds: int) -> list[int]:
         """Wait for an order, or one of these; what turned readable."""
@@ -365,23 +370,23 @@ class Worker:
         return ready
 
     @contextlib.contextmanager
-    def permit(self) -> Iterator[bool]:
-        """A permit to start a handler where a drain counts them; given back when none was started."""
+    def permits(self) -> Iterator[int]:
+        """How many handlers may be started, where a drain counts them; the rest is given back."""
         pipe = self.ends.extra.get("permits")
         if pipe is None:
-            yield True
+            yield MOST
             return
         try:
-            taken = os.read(pipe, 1)
+            taken = len(os.read(pipe, 8))
         except BlockingIOError:
-            yield False
+            yield 0
             return
-        self.permit_used = False
+        before = self.executor.started
         try:
-            yield True
+            yield taken
         finally:
-            if not self.permit_used:
-                os.write(self.ends.extra["permits_back"], taken)
+            if (left := taken - (self.executor.started - before)) > 0:
+                os.write(self.ends.extra["permits_back"], b"." * left)
 
 
 class Stopping(Disconnected):

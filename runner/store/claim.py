@@ -1,15 +1,18 @@
 """Claiming: which kinds to look at, from where, and the one statement that takes tasks."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import class_row, scalar_row, tuple_row
 
+from ..judge import Claim
+from ..wire import Token
 from .sql import query
 
 STRATUM_SECONDS = 2.0
@@ -49,6 +52,13 @@ class Row:
     idempotency_key: str | None
     created_at: datetime
 
+    @property
+    def claim(self) -> Claim:
+        """The numbers that its future depends on."""
+        return Claim(
+            self.task_id, self.fence, self.attempt, self.max_attempts, self.released, self.solo
+        )
+
 
 @dataclass
 class Places:
@@ -60,12 +70,13 @@ class Places:
         """Exactly these kinds exist for us now; places in those known already stay."""
         self.of = {kind: self.of.get(kind) or Place() for kind in kinds}
 
-    def took(self, row: Row, stratum: float) -> None:
-        """Go on behind this row; after a wrap, nothing is left below it."""
-        place = self.of.setdefault(Kind(row.queue, row.task_type, row.priority), Place())
-        if row.shuffle <= place.at:
-            place.mark = max(place.mark, min(row.shuffle, stratum - 2))
-        place.at = row.shuffle
+    def took(self, rows: Sequence[Row], stratum: float) -> None:
+        """Go on behind these rows of one kind; after a wrap, nothing is left below them."""
+        first = rows[0]
+        place = self.of.setdefault(Kind(first.queue, first.task_type, first.priority), Place())
+        if first.shuffle <= place.at:
+            place.mark = max(place.mark, min(first.shuffle, stratum - 2))
+        place.at = rows[-1].shuffle
 
     def found_nothing(self, stratum: float) -> None:
         """A look over every kind was empty: the marks rise to two strata ago, never above.
@@ -114,17 +125,19 @@ def claim(
     places: Places,
     most: Mapping[str, int],
     *,
-    wanted: int = 1,
+    wanted: Callable[[str], int] = lambda task_type: 1,
+    done: Collection[Token] = (),
     fair: bool = False,
     full: bool = False,
     failed_before: datetime | None = None,
     created_before: datetime | None = None,
-) -> Sequence[Row]:
-    """Take up to `wanted` tasks of the kinds in `places`, committed when this returns.
+) -> list[Row]:
+    """Take tasks of one of the kinds in `places`, committed when this returns, in their order.
 
-    `most` gives max_attempts by type for rows that have none yet; `fair` leaves the CASE out; `full`
-    looks below the low-water marks as well. The bounds, on the database's clock, are a drain's: tasks
-    that failed since are left, and in a snapshot those that came later.
+    `most` gives max_attempts by type for rows that have none yet; `wanted` says how many to take of a
+    type; `done` are deleted on the way. `fair` leaves the CASE out; `full` looks below the low-water
+    marks as well. The bounds, on the database's clock, are a drain's: tasks that failed since are
+    left, and in a snapshot those that came later.
     """
     kinds = places.of
     values = {
@@ -134,13 +147,18 @@ def claim(
         "priorities": [kind.priority for kind in kinds],
         "ats": [place.at for place in kinds.values()],
         "marks": [place.mark for place in kinds.values()],
+        "wanted": [wanted(kind.task_type) for kind in kinds],
+        "done": [token.task_id for token in done],
+        "done_fences": [token.fence for token in done],
         "known": list(most),
         "most": list(most.values()),
-        "wanted": wanted,
         "fair": fair,
         "last_lap": 2 if full else 1,
         "failed_before": failed_before,
         "created_before": created_before,
     }
-    with conn.cursor(row_factory=class_row(Row)) as cursor:
-        return cursor.execute(statement, values, prepare=True).fetchall()
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(statement, values, prepare=True).fetchall()
+    if rows[0][1] is None:
+        return []
+    return sorted((Row(*row[1:]) for row in rows), key=attrgetter("shuffle"))

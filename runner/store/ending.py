@@ -1,15 +1,17 @@
 """Ending claims: by completion, by a verdict, and for workers that are gone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import namedtuple_row, scalar_row, tuple_row
+from psycopg import sql
+from psycopg.rows import namedtuple_row, tuple_row
 
 from ..errors import LeaseLost
 from ..judge import Claim, Verdict
+from ..wire import Token
 from .sql import query
 
 
@@ -23,8 +25,8 @@ class Ended(NamedTuple):
 
 def complete(
     conn: psycopg.Connection[Any], worker_id: UUID, task_id: int, fence: int
-) -> tuple[str, str | None]:
-    """Delete a task that is ours; the xid and the claim marker of the transaction.
+) -> str | None:
+    """Delete a task that is ours; the claim marker of the transaction.
 
     LeaseLost when it is not ours any more: roll back everything.
     """
@@ -33,7 +35,52 @@ def complete(
         row = cursor.execute(query("complete"), values, prepare=True).fetchone()
     if row is None:
         raise LeaseLost(f"task {task_id} is no longer ours")
-    return row[0], row[1]
+    marker: str | None = row[0]
+    return marker
+
+
+def completion(worker_id: UUID, task_id: int, fence: int, marker: str) -> bytes:
+    """Deletion and COMMIT in one string, for a connection to send as it is."""
+    values = {
+        "task_id": sql.Literal(task_id),
+        "worker_id": sql.Literal(str(worker_id)),
+        "fence": sql.Literal(fence),
+        "marker": sql.Literal(marker),
+    }
+    return query("complete_and_commit").format(**values).as_bytes()
+
+
+def delete_done(conn: psycopg.Connection[Any], worker_id: UUID, done: Collection[Token]) -> int:
+    """Delete tasks whose handlers are through and sent nothing; how many were still ours."""
+    return conn.execute(query("delete_done"), _pairs(worker_id, done)).rowcount
+
+
+def complete_group(
+    conn: psycopg.Connection[Any], worker_id: UUID, done: Collection[Token]
+) -> str | None:
+    """Delete all of these in the open transaction; its claim marker. LeaseLost if one is not ours."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(query("complete_group"), _pairs(worker_id, done)).fetchall()
+    if len(rows) != len(done):
+        raise LeaseLost(f"{len(done) - len(rows)} tasks of the group are no longer ours")
+    marker: str | None = rows[0][0]
+    return marker
+
+
+def hand_back(conn: psycopg.Connection[Any], worker_id: UUID, tokens: Collection[Token]) -> int:
+    """Make claimed tasks that have not begun ready again, and wake the idle; how many."""
+    count = conn.execute(query("hand_back"), _pairs(worker_id, tokens)).rowcount
+    if count:
+        conn.execute(query("notify"))
+    return count
+
+
+def _pairs(worker_id: UUID, tokens: Collection[Token]) -> dict[str, Any]:
+    return {
+        "worker_id": worker_id,
+        "done": [token.task_id for token in tokens],
+        "done_fences": [token.fence for token in tokens],
+    }
 
 
 def leave_receipt(conn: psycopg.Connection[Any], key: str, task_id: int, task_type: str) -> bool:
@@ -70,8 +117,10 @@ def settle(
     judge: Callable[[Claim], Verdict],
     *,
     seen_until: datetime | None = None,
+    done: Collection[Token] = (),
 ) -> list[Ended] | None:
-    """Take a gone worker's lease and end its claims as `judge` says; None when somebody else did.
+    """Take a gone worker's lease and end its claims: those in `done` by deletion, the others as
+    `judge` says; None when somebody else did.
 
     Two statements in one READ COMMITTED transaction, never one: the first waits for a claim in flight,
     and only a snapshot taken after it sees what that claimed. With `seen_until` the lease must still
@@ -81,6 +130,8 @@ def settle(
         values = {"worker_id": worker_id, "seen_until": seen_until}
         if conn.execute(query("delete_worker"), values).fetchone() is None:
             return None
+        if done:
+            delete_done(conn, worker_id, done)
         with conn.cursor(row_factory=namedtuple_row) as cursor:
             rows = cursor.execute(query("claims_of"), {"worker_id": worker_id}).fetchall()
         return [_end_for(conn, worker_id, row, judge) for row in rows]
@@ -117,10 +168,6 @@ def terminate_backend(conn: psycopg.Connection[Any], worker_id: UUID) -> None:
         pass  # the lock timeout bounds what this costs
 
 
-def xact_status(conn: psycopg.Connection[Any], xid: str) -> str | None:
-    """'committed', 'aborted', 'in progress', or None when the server does not know any more."""
-    try:
-        with conn.cursor(row_factory=scalar_row) as cursor:
-            return cursor.execute(query("xact_status"), {"xid": xid}).fetchone()
-    except psycopg.Error:
-        return None
+def was_removed(conn: psycopg.Connection[Any], task_id: int) -> bool:
+    """Whether a person cancelled or discarded this task."""
+    return conn.execute(query("removed"), {"task_id": task_id}).fetchone() is not None

@@ -26,6 +26,7 @@ _BEGIN = (
 )
 _BLANKS = re.compile(r"(?:\s|;|--[^\r\n]*)*+")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
+SAVEPOINT = b"runner_task"
 _ENDS_TRANSACTION = re.compile(
     r"(commit|end|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|abort|prepare\s+transaction)\b",
     re.IGNORECASE,
@@ -165,6 +166,42 @@ class Tx(psycopg.Connection[Any]):
                 self.wait(self._exec_command(command))
         self._autocommit = True
 
+    def finish(self, text: bytes) -> None:
+        """Send a string that ends the open transaction, and be in autocommit mode again."""
+        self.lent = False
+        self.send(text)
+        self._autocommit = True
+
+    def send(self, text: bytes) -> None:
+        """Send a string of statements in one round trip; the first error in it is raised."""
+        with self.lock:
+            self.wait(self._sent(text))
+
+    def _sent(self, text: bytes) -> PQGen[None]:
+        self.pgconn.send_query(text)
+        for result in (yield from generators.execute(self.pgconn)):
+            if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+                raise psycopg.errors.error_from_result(result)
+
+    def begin_group(self, marker: str) -> None:
+        """Begin a transaction for several handlers, each behind a savepoint."""
+        self.lend(marker)
+        self._begin()
+        self.send(b"savepoint " + SAVEPOINT)
+        self.lent = False
+
+    def lend_again(self) -> None:
+        """Hand the open transaction of a group to the next handler."""
+        self.lent = True
+
+    def keep_member(self) -> None:
+        """The last handler's writes are to stay in the group."""
+        self.send(b"release savepoint %b; savepoint %b" % (SAVEPOINT, SAVEPOINT))
+
+    def undo_member(self) -> None:
+        """The last handler's writes are undone; the others' stand."""
+        self.send(b"rollback to savepoint " + SAVEPOINT)
+
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""
         self.row_factory = tuple_row
@@ -199,10 +236,7 @@ class Tx(psycopg.Connection[Any]):
             _refuse("ending the transaction")
         self.begun = True
         begin = super()._get_tx_start_command() + b"; " + _BEGIN.format(self._marker).encode()
-        self.pgconn.send_query(begin)
-        for result in (yield from generators.execute(self.pgconn)):
-            if result.status != pq.ExecStatus.COMMAND_OK:
-                raise psycopg.errors.error_from_result(result)
+        yield from self._sent(begin)
 
     def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
         """psycopg's, closed to threads that outlived the handler that started them."""

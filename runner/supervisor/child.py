@@ -1,11 +1,12 @@
 """What the parent knows of one child, and the one time at which it is due to die. Pure."""
 
 import enum
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..config import HARD_LIMIT_SECONDS, FleetConfig
-from ..wire import NO_ID, Event, How, Kind
+from ..wire import NO_ID, Event, How, Kind, Token
 from .role import Role
 
 
@@ -62,6 +63,7 @@ class Child:
     control: int = -1  # fd, written by the parent
     life: int = -1  # fd, held open by the parent and never written
     output: int = -1  # fd, read by the parent
+    tokens: int = -1  # fd, read by the parent to give back what has not begun
     hello_at: float | None = None
     worker: bytes = NO_ID
     former: list[bytes] = field(default_factory=list)  # identities that it has to settle itself
@@ -70,6 +72,8 @@ class Child:
     work: Work | None = None
     idle: bool = False  # it looked and holds nothing
     idle_look: float = 0.0  # when its last look that was full and empty began
+    done_tasks: deque[Token] = field(default_factory=deque)  # through, and not deleted yet
+    handed_back: bool = False  # the rest of its batch was taken back
     taken: bool = False  # its claim is no longer its own
     refused: int = 0  # the exit code it announced
     stopping: bool = False  # was told to stop
@@ -105,7 +109,14 @@ class Child:
                 self.idle = self.taken = False
                 self.term_for = None  # it was meant for the task before
             case Kind.CLAIMED:
-                self.idle = False
+                self.idle = self.handed_back = False
+            case Kind.DONE:
+                self.done_tasks.append(Token(event.task, event.fence))
+                if self.work and self.work.fence == event.fence:
+                    self.work = None
+            case Kind.CLEARED:
+                for _ in range(min(event.count, len(self.done_tasks))):
+                    self.done_tasks.popleft()
             case Kind.ENDING if self.work and self.work.fence == event.fence:
                 self.work.ending = True
             case Kind.FINISHED if self.work and self.work.fence == event.fence:

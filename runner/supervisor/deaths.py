@@ -49,12 +49,13 @@ class Deaths:
     def _settle(self, child: Child, death: reaper.Death) -> None:
         how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
         work = child.work
+        done = tuple(child.done_tasks)
         for worker in (*child.former, child.worker):
             if work is None:
-                self.renewals.settle(Settle(worker, how))
+                self.renewals.settle(Settle(worker, how, done=done))
             else:
                 cause = _cause(child, death, how)
-                self.renewals.settle(Settle(worker, how, work.task, work.fence, cause))
+                self.renewals.settle(Settle(worker, how, work.task, work.fence, cause, done))
 
     def _tell(self, child: Child, death: reaper.Death) -> None:
         why = child.kill_for or (child.term_for if death.code else None)

@@ -103,8 +103,9 @@ class Family:
         while child.output >= 0 and _readable(child.output):
             self.read_output(child)
         self._close_output(child)
-        os.close(child.control)
-        os.close(child.life)
+        for fd in (child.control, child.life, child.tokens):
+            if fd >= 0:
+                os.close(fd)
 
     def _close_output(self, child: Child) -> None:
         if child.output >= 0:

@@ -1,16 +1,18 @@
 """The leases of the workers: asked for in time, taken at the renewer's word, ended at their deadline."""
 
+import os
 from collections.abc import Sequence
 
 from ..clock import now
 from ..config import FleetConfig
-from ..wire import Event, Kind, Order, Outcome
+from ..wire import MOST_TOKENS, TOKEN_SIZE, Event, Kind, Order, Outcome, Token, unpack_tokens
 from .child import Child, Why
 from .course import Course
 from .family import Family
 from .renewals import Renewals
 
 RENEWER = "renewer"
+HELD_UP_SECONDS = 1.0
 
 
 class Leases:
@@ -40,6 +42,8 @@ class Leases:
         for child in self.family:
             doom = child.doom(at, self.config, self.course.stop)
             deadlines.append(doom.kill_at if child.term_for else min(doom.term_at, doom.kill_at))
+            if child.work is not None and not child.handed_back:
+                deadlines.append(child.work.started_at + HELD_UP_SECONDS)
         return min(deadlines)
 
     def renew(self) -> None:
@@ -68,6 +72,20 @@ class Leases:
             elif at >= doom.term_at and child.term_for is None and child.work is not None:
                 self.family.interrupt(child, doom.why)
 
+    def hand_back(self) -> None:
+        """Whoever is held up by one task does not hoard the others that it claimed: after a second,
+        and at a stop, what it has not begun is given back."""
+        at, stopping = now(), self.course.stop is not None
+        for child in self.family.workers():
+            work = child.work
+            if work is None or child.handed_back:
+                continue
+            if stopping or at - work.started_at >= HELD_UP_SECONDS:
+                child.handed_back = True
+                tokens = _take_tokens(child)
+                if tokens or child.done_tasks:
+                    self.renewals.hand_back(child.worker, tokens, child.done_tasks)
+
     def hear(self, event: Event) -> None:
         """What the renewer answers."""
         child = self.family.with_identity(event.worker)
@@ -85,6 +103,9 @@ class Leases:
             case Kind.LOST if child is not None:
                 self.family.log.warning("lost", f"{child.name} lost its lease", slot=child.slot)
                 child.taken = True
+            case Kind.HANDED:
+                self.renewals.handed(event.count)
+                self.course.changed()
             case Kind.SETTLED:
                 self.renewals.settled(event.worker)
                 self.course.changed()
@@ -99,6 +120,13 @@ class Leases:
             if child is not None and _lost_its_task(child, fences, asked_at):
                 child.taken = True
         self._held.clear()
+
+
+def _take_tokens(child: Child) -> list[Token]:
+    try:
+        return unpack_tokens(os.read(child.tokens, MOST_TOKENS * TOKEN_SIZE))
+    except BlockingIOError:
+        return []
 
 
 def _lost_its_task(child: Child, fences: set[int], asked_at: float) -> bool:

@@ -9,7 +9,15 @@ import socket
 from collections.abc import Iterable
 
 from .. import kernel
-from ..wire import Renewal, Settle, pack_renew, pack_settle
+from ..wire import (
+    HandBack,
+    Renewal,
+    Settle,
+    Token,
+    pack_hand_back,
+    pack_renew,
+    pack_settle,
+)
 from .child import Child
 
 
@@ -23,6 +31,8 @@ class Renewals:
         self.due_at = 0.0
         self.asked_at: float | None = None  # None: the newest request is answered
         self.unsettled: dict[bytes, Settle] = {}
+        self.unhanded: dict[int, HandBack] = {}
+        self._number = 0
         self._stopped: set[int] = set()
 
     def ask(self, children: Iterable[Child], others: Iterable[bytes], now: float) -> None:
@@ -56,6 +66,18 @@ class Renewals:
         self.unsettled[settle.worker] = settle
         self._send(pack_settle(settle))
 
+    def hand_back(self, worker: bytes, tokens: Iterable[Token], done: Iterable[Token]) -> None:
+        """Have tokens of a living worker given back, and what it is through with deleted; kept until
+        `handed`."""
+        self._number += 1
+        back = HandBack(worker, self._number, tuple(tokens), tuple(done))
+        self.unhanded[back.number] = back
+        self._send(pack_hand_back(back))
+
+    def handed(self, number: int) -> None:
+        """The renewer has done it."""
+        self.unhanded.pop(number, None)
+
     def settled(self, worker: bytes) -> None:
         """The renewer has done it."""
         self.unsettled.pop(worker, None)
@@ -64,6 +86,8 @@ class Renewals:
         """A new renewer has come up: it knows of nothing."""
         self.asked_at = None
         self.due_at = 0.0
+        for back in self.unhanded.values():
+            self._send(pack_hand_back(back))
         for settle in self.unsettled.values():
             self._send(pack_settle(settle))
 

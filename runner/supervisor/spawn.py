@@ -17,10 +17,14 @@ from .role import Ends, Role, Seat
 
 def spawn(role: Role, slot: int, incarnation: int, events: int, log: int) -> Child:
     """Fork one child; OSError when the system has no room for it."""
-    pipes = [os.pipe() for _ in range(3 if role.captures else 2)]
+    pipes = [os.pipe() for _ in range(2 + role.captures + role.holds_leases)]
     (control_r, control_w), (life_r, life_w) = pipes[:2]
     output_r, output_w = pipes[2] if role.captures else (-1, -1)
-    ends = Ends(events, control_r, life_r, log, role.extra(slot))
+    tokens_r, tokens_w = pipes[-1] if role.holds_leases else (-1, -1)
+    extra = role.extra(slot)
+    if role.holds_leases:
+        extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w}
+    ends = Ends(events, control_r, life_r, log, extra)
     seat = Seat(role.name, slot, incarnation)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -39,14 +43,14 @@ def spawn(role: Role, slot: int, incarnation: int, events: int, log: int) -> Chi
             _be_child(role, seat, ends, output_w)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, every)
-    for fd in (control_r, life_r, output_w):
+    for fd in (control_r, life_r, output_w, tokens_w):
         if fd >= 0:
             os.close(fd)
-    for fd in (control_w, output_r):
+    for fd in (control_w, output_r, tokens_r):
         if fd >= 0:
             os.set_blocking(fd, False)
     at = now()
-    return Child(role, slot, incarnation, pid, at, at, control_w, life_w, output_r)
+    return Child(role, slot, incarnation, pid, at, at, control_w, life_w, output_r, tokens_r)
 
 
 def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:

@@ -80,6 +80,7 @@ class Supervisor:
                 self.reap_children()
                 self.leases.renew()
                 self.leases.kill_overdue()
+                self.leases.hand_back()
                 self.manage_children()
                 self.look_at_goal()
         finally:
@@ -174,6 +175,8 @@ class Supervisor:
                 self.renewals.due_at = now()
             case Kind.STARTED:
                 view.starts += 1
+            case Kind.DONE:
+                self._count(child, Outcome.OK)
             case Kind.FINISHED:
                 self._count(child, Outcome(event.flag))
             case Kind.PROMOTED:

@@ -1,9 +1,40 @@
 -- name: complete
--- Deletes a task whose claim is ours; the xid decides later, should the reply to COMMIT be lost.
+-- Deletes a task whose claim is ours, in its handler's transaction, whose marker comes back.
 delete from runner.task
 where task_id = %(task_id)s and lease_owner = %(worker_id)s and fence = %(fence)s
   and state = 'running'
-returning pg_current_xact_id()::text, current_setting('runner.claim', true);
+returning current_setting('runner.claim', true);
+
+-- name: complete_and_commit
+-- The same with the COMMIT behind it, in one string and so one round trip; an error skips the COMMIT.
+select runner.complete({task_id}, {worker_id}, {fence}, {marker}); commit;
+
+-- name: delete_done
+-- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
+delete from runner.task t
+where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
+  and (t.task_id, t.fence) in (
+    select d.task_id, d.fence
+    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence));
+
+-- name: complete_group
+-- Deletes the tasks of a group in the transaction that they share, each under its own fence.
+delete from runner.task t
+where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
+  and (t.task_id, t.fence) in (
+    select d.task_id, d.fence
+    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence))
+returning current_setting('runner.claim', true);
+
+-- name: hand_back
+-- Claimed tasks that have not begun are ready again, their attempts refunded.
+update runner.task t
+set state = 'ready', attempt = t.attempt - 1, lease_owner = null, claimed_at = null,
+    shuffle = runner.shuffle()
+where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
+  and (t.task_id, t.fence) in (
+    select d.task_id, d.fence
+    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence));
 
 -- name: leave_receipt
 -- Remembers the key of the task just completed; no row when somebody completed it before.
@@ -25,9 +56,9 @@ set state = %(state)s, attempt = %(attempt)s, released = %(released)s, solo = %(
 where task_id = %(task_id)s and lease_owner = %(worker_id)s and fence = %(fence)s
   and state = 'running';
 
--- name: xact_status
--- What became of a transaction whose COMMIT was sent and not answered.
-select pg_xact_status(%(xid)s::xid8);
+-- name: removed
+-- Whether a person removed this task.
+select from runner.removed where task_id = %(task_id)s;
 
 -- name: delete_worker
 -- First half of settling: takes the lease, and waits for a claim in flight. Null = whatever it says.

@@ -1,0 +1,41 @@
+"""`runner list`: tasks, one a line."""
+
+from typing import Any
+
+import click
+
+from . import records
+from .choosing import TaskId, chosen, filters, ids_argument, limit_option
+from .database import connect_wait, connection
+from .settings import Settings
+
+STATES = ("scheduled", "ready", "running", "dead")
+
+
+@click.command()
+@ids_argument()
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these.")
+@filters
+@click.option("--after", type=TaskId(), default="1", help="Only ids from this one on.")
+@limit_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@connect_wait()
+@click.pass_obj
+def list(
+    settings: Settings,
+    /,
+    ids: tuple[int, ...],
+    states: tuple[str, ...],
+    after: int,
+    limit: int,
+    as_json: bool,
+    connect_wait: float,
+    **options: Any,
+) -> None:
+    """Show tasks in the order of their ids."""
+    from ..store import tasks
+
+    wanted = chosen(options, ids=ids, states=states, after=after - 1)
+    with connection(settings, "list", connect_wait) as conn:
+        found = tasks.tasks(conn, wanted, limit=limit + 1 if limit else None)
+        records.write_tasks(found, limit, as_json, settings)

@@ -1,0 +1,49 @@
+"""`runner migrate`: bring an older schema up to this program."""
+
+import click
+
+from . import output, problems
+from .database import connect_wait, connection
+from .settings import Settings
+
+
+@click.command()
+@click.option("--sql", "as_sql", is_flag=True, help="Print what it would run, for psql.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@connect_wait()
+@click.pass_obj
+def migrate(
+    settings: Settings, /, as_sql: bool, dry_run: bool, as_json: bool, connect_wait: float
+) -> None:
+    """Upgrade the schema, one version at a time, each in a transaction; nothing where it is up to date.
+
+    Stop the fleets of the older program first: they were made for the older schema.
+    """
+    from ..store import migrations, operate, schema
+
+    with connection(settings, "migrate", connect_wait, any_schema=True) as conn:
+        steps = migrations.pending(conn)
+        if steps and (alive := operate.alive(conn).workers):
+            problems.notice(f"warning: {alive} workers of an older program are alive", settings)
+        if as_sql:
+            output.write(migrations.script(steps))
+            return
+        done = steps if dry_run else migrations.migrate(conn)
+        if not dry_run:
+            schema.check(conn)
+        version = schema.version(conn)
+    names = [step.name for step in done]
+    if as_json:
+        output.write_json(
+            {
+                "version": version,
+                "applied": [] if dry_run else names,
+                "pending": names if dry_run else [],
+            }
+        )
+        return
+    for name in names:
+        problems.notice(f"{'would apply' if dry_run else 'applied'} {name}", settings)
+    if not names:
+        problems.notice(f"the schema is version {version}: nothing to do", settings)
