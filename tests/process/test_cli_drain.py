@@ -1,0 +1,172 @@
+"""`runner drain` as cron and people see it: silence, numbers, exit codes."""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import APP, error_of, run, run_on_terminal
+from tests.servers import Connection
+
+pytestmark = pytest.mark.process
+KEYS = ["ok", "retried", "dead", "unknown", "released", "left", "scheduled", "seconds", "reason"]
+SUMMARY = re.compile(r"drained ok=\d+ retried=\d+ dead=\d+ unknown=\d+ left=\d+ in \d+\.\ds")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tasks.py").write_text(APP)
+    return tmp_path
+
+
+def add(db: Connection, *types: str, **columns: Any) -> None:
+    for task_type in types:
+        db.execute("insert into runner.task (task_type) values (%s)", [task_type])
+
+
+def test_nothing_to_do_is_silent_quick_and_forks_nobody(
+    project: Path, db: Connection, db_url: str
+) -> None:
+    seconds = []
+    for _ in range(3):
+        begun = time.monotonic()
+        result = run("drain", "--procs", "4", url=db_url, cwd=project)
+        seconds.append(time.monotonic() - begun)
+        assert (result.stdout, result.stderr, result.returncode) == ("", "", 0)
+    assert min(seconds) < 0.5
+    assert db.execute("select count(*) from runner.runner").fetchone() == (0,)
+    told = json.loads(run("drain", "--json", url=db_url, cwd=project).stdout)
+    assert told["reason"] == "empty"
+    assert list(told) == KEYS
+
+
+def test_success_is_silent(project: Path, db: Connection, db_url: str) -> None:
+    add(db, "hello", "hello", "hello")
+    result = run("drain", "--procs", "2", url=db_url, cwd=project)
+    assert (result.stdout, result.stderr, result.returncode) == ("", "", 0)
+    assert db.execute("select count(*) from runner.task").fetchone() == (0,)
+
+
+def test_the_dead_are_told_once_and_the_unknown_by_name(
+    project: Path, db: Connection, db_url: str
+) -> None:
+    add(db, "hello", "boom", "again", "нет", "nope")
+    result = run("drain", "--procs", "2", "--json", url=db_url, cwd=project)
+    told = json.loads(result.stdout)
+    assert list(told) == KEYS
+    assert {key: told[key] for key in KEYS[:7]} == {
+        "ok": 1,
+        "retried": 1,
+        "dead": 1,
+        "unknown": 2,
+        "released": 0,
+        "left": 0,
+        "scheduled": 1,
+    }
+    assert told["reason"] == "drained"
+    assert result.returncode == 1
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2, result.stderr
+    assert "boom" in lines[0]
+    assert "no luck" in lines[0]
+    assert lines[1] == "runner: not implemented: nope, нет (2 waiting)"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "fail_on", "code"),
+    [
+        ("boom", "dead", 1),
+        ("boom", "failure", 1),
+        ("boom", "left", 1),
+        ("boom", "never", 0),
+        ("again", "dead", 0),
+        ("again", "failure", 1),
+        ("nope", "left", 0),
+        ("hello", "left", 0),
+    ],
+)
+def test_what_makes_it_fail(
+    tasks: str, fail_on: str, code: int, project: Path, db: Connection, db_url: str
+) -> None:
+    add(db, tasks)
+    result = run("drain", "--procs", "1", "--fail-on", fail_on, url=db_url, cwd=project)
+    assert result.returncode == code
+
+
+def test_left_counts_what_max_tasks_leaves(project: Path, db: Connection, db_url: str) -> None:
+    add(db, *["hello"] * 5)
+    arguments = ("drain", "--procs", "2", "--max-tasks", "3", "--fail-on", "left", "--json")
+    result = run(*arguments, url=db_url, cwd=project)
+    told = json.loads(result.stdout)
+    assert (told["ok"], told["left"], told["reason"]) == (3, 2, "max-tasks")
+    assert result.returncode == 1
+
+
+def test_a_second_drain_steps_back(project: Path, db: Connection, db_url: str) -> None:
+    add(db, "hello")
+    db.execute(
+        "insert into runner.worker (worker_id, runner_id, role, host, pid, lease, lease_until)"
+        " values (gen_random_uuid(), gen_random_uuid(), 'drain', 'elsewhere', 1, '1m',"
+        " now() + interval '1m')"
+    )
+    result = run("drain", url=db_url, cwd=project)
+    assert (result.stdout, result.stderr, result.returncode) == ("", "", 0)
+    assert json.loads(run("drain", "--json", url=db_url, cwd=project).stdout)["reason"] == "overlap"
+    result = run("drain", "--fail-if-busy", url=db_url, cwd=project)
+    assert error_of(result) == "another drain of these queues runs"
+    assert result.returncode == 75
+    result = run("drain", "--overlap", "allow", "--json", url=db_url, cwd=project)
+    assert json.loads(result.stdout)["ok"] == 1
+
+
+def test_the_summary_has_one_form(project: Path, db: Connection, db_url: str) -> None:
+    add(db, "hello")
+    loud = run("drain", "--procs", "1", "-v", url=db_url, cwd=project)
+    assert loud.stdout == ""
+    assert SUMMARY.fullmatch(loud.stderr.splitlines()[-1]), loud.stderr
+    add(db, "hello")
+    shown, code = run_on_terminal("drain", "--procs", "1", url=db_url, cwd=project)
+    assert code == 0
+    assert SUMMARY.fullmatch(shown.strip()), shown
+    assert run_on_terminal("drain", "-q", url=db_url, cwd=project) == ("", 0)
+
+
+@pytest.mark.parametrize("alias", ["--drain", "--burst", "--once"])
+def test_aliases(alias: str, project: Path, db: Connection, db_url: str) -> None:
+    add(db, "hello")
+    arguments = ("start", alias, "--procs", "1", "--max-time", "20s", "--json")
+    result = run(*arguments, url=db_url, cwd=project)
+    assert json.loads(result.stdout)["ok"] == 1
+
+
+def test_a_dry_run_changes_nothing(project: Path, db: Connection, db_url: str) -> None:
+    add(db, "hello", "hello", "boom")
+    db.execute("insert into runner.task (task_type, run_at) values ('boom', now() + '1 hour')")
+    before = db.execute("select * from runner.task order by task_id").fetchall()
+    result = run("drain", "--dry-run", url=db_url, cwd=project)
+    assert result.stdout == "queue\ttype\ttasks\ndefault\tboom\t1\ndefault\thello\t2\n"
+    assert (result.stderr, result.returncode) == ("", 0)
+    lines = run("drain", "--dry-run", "--json", url=db_url, cwd=project).stdout.splitlines()
+    assert json.loads(lines[1]) == {"queue": "default", "type": "hello", "tasks": 2}
+    assert db.execute("select * from runner.task order by task_id").fetchall() == before
+
+
+def test_logs_as_json(project: Path, db: Connection, db_url: str) -> None:
+    add(db, "boom")
+    arguments = ("drain", "--procs", "1", "--log-format", "json", "--fail-on", "never")
+    (line,) = run(*arguments, url=db_url, cwd=project).stderr.splitlines()
+    record = json.loads(line)
+    assert (record["level"], record["event"], record["type"]) == ("error", "dead", "boom")
+
+
+def test_queues_and_options_by_variables(project: Path, db: Connection, db_url: str) -> None:
+    for queue in ("a", "b"):
+        db.execute("insert into runner.task (queue, task_type) values (%s, 'hello')", [queue])
+    variables = {"RUNNER_DRAIN_QUEUE": "a", "RUNNER_DRAIN_PROCS": "1", "RUNNER_DRAIN_JSON": "1"}
+    told = json.loads(run("drain", url=db_url, cwd=project, **variables).stdout)
+    assert (told["ok"], told["left"]) == (1, 0)
+    told = json.loads(run("drain", "--queue", "b", url=db_url, cwd=project, **variables).stdout)
+    assert told["ok"] == 1
