@@ -1,4 +1,4 @@
-"""Changing tasks by hand: those that were named, or whatever a filter means; and telling what came of it."""
+"""Changing tasks by hand, named ones or whatever a filter means, and telling what came of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

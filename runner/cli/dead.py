@@ -1,7 +1,7 @@
 """`runner dead …`: tasks that nobody tries again, to be looked at, tried again or dropped."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -12,7 +12,6 @@ from .choosing import chosen, filters, ids_argument, limit_option
 from .database import connect_wait, connection
 from .settings import Settings
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 DEAD = ("dead",)
 
 
@@ -21,7 +20,7 @@ def dead() -> None:
     """Dead tasks: list, show, requeue, discard."""
 
 
-def _looking(function: _F) -> _F:
+def _looking(function: Any) -> Any:
     for option in (
         click.pass_obj,
         connect_wait(),
@@ -34,7 +33,7 @@ def _looking(function: _F) -> _F:
     return function
 
 
-def _changing(function: _F) -> _F:
+def _changing(function: Any) -> Any:
     for option in (
         click.pass_obj,
         connect_wait(),
