@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
 from .. import faults
 from ..errors import Discard, LeaseLost, Retry, Snooze, TimeLimit, TransactionMisuse
+from ..fields import check_delay
 from ..judge import Claim, Judge, Verdict
 from ..registry import Handler
 from ..task import Task
@@ -59,11 +60,13 @@ class Attempts:
             return Ended(Outcome.OK, done=True)
         ending()
         error = error or self.misuse()
+        lost = False
         if error is None:
             error = self._complete(task, claim, marker)
             if error is None:
                 return Ended(Outcome.OK)
-        return self._end(error, handler, task, claim)
+            lost = isinstance(error, LeaseLost)  # ours, not one that a handler may raise
+        return self._end(error, handler, task, claim, lost)
 
     def misuse(self) -> BaseException | None:
         """What a handler that returned has done to the transaction, if anything."""
@@ -100,15 +103,19 @@ class Attempts:
             self.session.drop(claim)
         except LeaseLost as error:
             return error
+        except psycopg.Error as error:
+            self.session.give_up(error, [Left(claim, self._interrupted)])
         return None
 
-    def _end(self, error: BaseException, handler: Handler, task: Task, claim: Claim) -> Ended:
+    def _end(
+        self, error: BaseException, handler: Handler, task: Task, claim: Claim, lost: bool
+    ) -> Ended:
         verdict = self.verdict(error, handler, claim)
         try:
             self.session.conn.end(b"ROLLBACK")
         except psycopg.Error as trouble:
             self.session.give_up(trouble, [Left(claim, lambda _: verdict)])
-        if isinstance(error, LeaseLost):
+        if lost:
             return Ended(Outcome.LOST)
         faults.point("before_verdict")
         outcome = self.session.write(claim, verdict)
@@ -119,6 +126,12 @@ class Attempts:
 
     def verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         """What becomes of a claim whose handler ended with this error."""
+        try:
+            return self._verdict(error, handler, claim)
+        except Exception as odd:  # an exception of the app's own that does not answer as it should
+            return self.judge.failed(claim, cause_name(error), self._text(odd))
+
+    def _verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         interrupted = self.calling.interrupts.raised
         if interrupted is not None and interrupted is not TimeLimit:
             return self._stopped(claim)
@@ -127,10 +140,12 @@ class Attempts:
         if self.session.broken_by(error) and isinstance(error, psycopg.Error):
             return self._interrupted(claim)
         if isinstance(error, Snooze):
-            return self.judge.snoozed(claim, max(0.0, error.delay))
+            return self.judge.snoozed(claim, _seconds(error.delay))
         if isinstance(error, Discard):
             return self.judge.failed(claim, "Discard", self._text(error), final=True)
-        delay = error.delay if isinstance(error, Retry) else None
+        delay = None
+        if isinstance(error, Retry) and error.delay is not None:
+            delay = _seconds(error.delay)
         final = isinstance(error, handler.discard_on) or bool(
             handler.retry_on and not isinstance(error, (Retry, *handler.retry_on))
         )
@@ -154,3 +169,8 @@ class Attempts:
 
     def _interrupted(self, claim: Claim) -> Verdict:
         return self.judge.interrupted(claim, "connection lost")
+
+
+def _seconds(delay: Any) -> float:
+    """How long a handler wants to wait; what is past is now. InvalidTask for what cannot be stored."""
+    return 0.0 if isinstance(delay, int | float) and delay < 0 else check_delay(delay)

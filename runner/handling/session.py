@@ -88,10 +88,11 @@ class Session:
     def write(self, claim: Claim, verdict: Verdict) -> Outcome:
         """End the claim by a verdict, outside any transaction; LOST when it was not ours any more."""
         try:
-            return self._write(claim, verdict)
-        except (psycopg.DataError, UnicodeError):
-            # Whatever is wrong with the text, the failure itself must be on record.
-            return self._write(claim, replace(verdict, error=UNSTORABLE, cause=UNSTORABLE))
+            try:
+                return self._write(claim, verdict)
+            except (psycopg.DataError, UnicodeError):
+                # Whatever is wrong with the text, the failure itself must be on record.
+                return self._write(claim, replace(verdict, error=UNSTORABLE, cause=UNSTORABLE))
         except psycopg.Error as error:
             self.give_up(error, [Left(claim, lambda _: verdict)])
 

@@ -33,7 +33,7 @@ _ENDS_TRANSACTION = re.compile(
 )
 _LEAVES_TRACES = re.compile(
     r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
-    r"|load|do)\b",
+    r"|load|do|prepare)\b",
     re.IGNORECASE,
 )
 _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
