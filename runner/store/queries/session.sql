@@ -11,3 +11,9 @@ unlisten *;
 close all;
 discard temp;
 select pg_advisory_unlock_all();
+-- Those of PREPARE by a handler; psycopg's own are none of ours.
+do $$ declare named text; begin
+    for named in select name from pg_prepared_statements where from_sql loop
+        execute 'deallocate ' || quote_ident(named);
+    end loop;
+end $$;
