@@ -1,0 +1,52 @@
+"""The overview made from counts, pauses and workers."""
+
+from typing import Any
+
+from runner.board import overview
+
+
+def count(queue: str, task_type: str, **numbers: Any) -> dict[str, Any]:
+    zero = dict.fromkeys(("ready", "scheduled", "running", "dead", "retried", "lost_leases"), 0)
+    return {"queue": queue, "type": task_type, **zero, "oldest_ready_seconds": None, **numbers}
+
+
+def test_nothing_is_all_zeros() -> None:
+    seen = overview("d", [], [], [], ())
+    assert (seen["ready"], seen["oldest_ready_seconds"], seen["queues"]) == (0, None, [])
+
+
+def test_sums_by_queue_and_type() -> None:
+    counts = [
+        count("a", "x", ready=2, oldest_ready_seconds=5.0, retried=1),
+        count("a", "y", ready=1, oldest_ready_seconds=9.0),
+        count("b", "x", dead=3, lost_leases=2),
+    ]
+    seen = overview("d", counts, [], [], ())
+    assert (seen["ready"], seen["dead"], seen["oldest_ready_seconds"]) == (3, 3, 9.0)
+    assert (seen["retried"], seen["lost_leases"]) == (1, 2)
+    assert [(q["name"], q["ready"], q["oldest_ready_seconds"]) for q in seen["queues"]] == [
+        ("a", 3, 9.0),
+        ("b", 0, None),
+    ]
+    assert [(t["name"], t["ready"], t["dead"]) for t in seen["types"]] == [("x", 2, 3), ("y", 1, 0)]
+
+
+def test_a_type_is_unknown_only_while_somebody_lives_who_could_know() -> None:
+    counts = [count("a", "x", ready=2), count("a", "y", ready=1)]
+    assert overview("d", counts, [], [], ())["unknown"] == 0
+    seen = overview("d", counts, [], [{"state": "idle"}], {"x"})
+    assert (seen["unknown"], seen["leases_active"]) == (1, 1)
+
+
+def test_pauses_of_a_whole_queue_or_type() -> None:
+    pauses = [
+        {"queue": "a", "type": None, "paused_until": "infinity"},
+        {"queue": None, "type": "x", "paused_until": "2999"},
+        {"queue": "b", "type": "x", "paused_until": "3000"},
+    ]
+    seen = overview("d", [count("b", "x")], pauses, [], ())
+    assert [(q["name"], q["paused_until"]) for q in seen["queues"]] == [
+        ("a", "infinity"),
+        ("b", None),
+    ]
+    assert [(t["name"], t["paused_until"]) for t in seen["types"]] == [("x", "2999")]
