@@ -43,7 +43,7 @@ def enqueue(
         type_or_instance, params, queue=queue, priority=priority, run_at=run_at, delay=delay,
         key=key, unique=unique, max_attempts=max_attempts,
     )  # fmt: skip
-    added: int | None = driver.call("enqueue", task.values())
+    added: int | None = driver.call("enqueue", task._asdict())
     return added
 
 
@@ -66,7 +66,7 @@ async def aenqueue(
         type_or_instance, params, queue=queue, priority=priority, run_at=run_at, delay=delay,
         key=key, unique=unique, max_attempts=max_attempts,
     )  # fmt: skip
-    added: int | None = await driver.call("enqueue", task.values())
+    added: int | None = await driver.call("enqueue", task._asdict())
     return added
 
 
@@ -91,7 +91,7 @@ def enqueue_sql(
         type_or_instance, params, queue=queue, priority=priority, run_at=run_at, delay=delay,
         key=key, unique=unique, max_attempts=max_attempts,
     )  # fmt: skip
-    return render(statement("enqueue"), task.values(), style)
+    return render(statement("enqueue"), task._asdict(), style)
 
 
 def enqueue_many(

@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InvalidTask
 from .fields import (
@@ -31,8 +30,7 @@ class _NoParams:
 NO_PARAMS: Any = _NoParams()
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """One task as it will be stored. `params` is JSON text, `run_at` ISO 8601 in UTC."""
 
     type: str
@@ -49,10 +47,6 @@ class Envelope:
     def is_plain(self) -> bool:
         """Whether nothing has to be looked up or computed for it."""
         return not (self.unique or self.key or self.run_at or self.delay is not None)
-
-    def values(self) -> dict[str, Any]:
-        """Its fields by name, as the statement `enqueue` takes them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def seal(
@@ -119,7 +113,7 @@ def from_item(item: Any, type: str | None, defaults: Mapping[str, Any]) -> Envel
     return seal(item, **defaults)
 
 
-_FIELDS = frozenset(field.name for field in fields(Envelope))
+_FIELDS = frozenset(Envelope._fields)
 
 
 def from_fields(item: Mapping[str, Any], defaults: Mapping[str, Any]) -> Envelope:
