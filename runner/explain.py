@@ -203,13 +203,13 @@ def _held_up(facts: Facts) -> tuple[str, str] | None:
 def _running(facts: Facts) -> tuple[str, str]:
     holder = facts.holder
     if holder is None:
-        return "orphaned", f"was claimed by a worker that is gone: {_swept(facts, 'returns')}"
+        return "orphaned", f"was claimed by a worker that is gone: {_swept(facts)}"
     where = f"pid {holder.pid} on {safe(holder.host, 255)} (slot {holder.slot})"
     if holder.lease_seconds <= 0:
         ago = duration(-holder.lease_seconds)
         return (
             "lease expired",
-            f"was claimed by {where}, whose lease expired {ago} ago: {_swept(facts, 'takes')}",
+            f"was claimed by {where}, whose lease expired {ago} ago: {_swept(facts)}",
         )
     if holder.others:
         # Which of a batch has begun is known to the worker alone.
@@ -226,10 +226,10 @@ def _running(facts: Facts) -> tuple[str, str]:
     )
 
 
-def _swept(facts: Facts, does: str) -> str:
+def _swept(facts: Facts) -> str:
     if facts.staff.workers:
-        return f"the next sweep {does} it back"
-    return f"a sweep {does} it back, but no worker is alive: {_start()}"
+        return "the next sweep takes it back"
+    return f"a sweep would take it back, but no worker is alive: {_start()}"
 
 
 def _dead(facts: Facts) -> tuple[str, str]:
@@ -261,7 +261,7 @@ def _ended(facts: Facts, cause: str) -> tuple[str, str]:
     if cause.startswith("exit code"):
         return "exit", f"its worker process left with {_cause(facts)} in the last one"
     if cause == "lease expired":
-        return "lease expired", "its worker was lost with it, and it ran alone"
+        return "lease expired", "the last one, which ran alone, ended as its lease expired"
     return "attempts", f"the last one failed: {_last(facts)}"
 
 

@@ -4,6 +4,8 @@ import keyword
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from .errors import InvalidTask
+from .fields import check_type
 from .text import safe
 
 SAMPLE_CHARACTERS = 200
@@ -49,6 +51,9 @@ def scaffold(missing: Iterable[Missing]) -> str:
     """A module with a stub for each."""
     parts, taken = [HEAD], {"dataclass", "runner", "tasks"}
     for one in missing:
+        if not _nameable(one.type):
+            parts.append(f"# {one.type[:SAMPLE_CHARACTERS]!a}: no handler can have this name")
+            continue
         name = _class_name(one.type, taken)
         taken.add(name)
         parts.append(_stub(one, name))
@@ -94,6 +99,14 @@ def _declared(field: Field) -> str:
     return f"{field.name}: {' | '.join(kinds)}{'' if field.always else ' = None'}"
 
 
+def _nameable(task_type: str) -> bool:
+    try:
+        check_type(task_type)
+    except InvalidTask:
+        return False
+    return True
+
+
 def _usable(name: str) -> bool:
     plain = name.isascii() and name.isidentifier() and not name.startswith("__")
     return plain and not keyword.iskeyword(name) and name not in TAKEN
@@ -104,7 +117,7 @@ def _class_name(task_type: str, taken: Collection[str]) -> str:
         each if each.isascii() and each.isalnum() else " " for each in task_type
     ).split()
     name = "".join(word[0].upper() + word[1:] for word in words)[:60]
-    if not name or name[0].isdigit() or keyword.iskeyword(name):
+    if not name or name[0].isdigit() or keyword.iskeyword(name.lower()):
         name = f"Task{name}"
     number, unique = 1, name
     while unique in taken or unique.lower() in {each.lower() for each in taken}:

@@ -50,7 +50,9 @@ class Doing:
         if count > 1:
             asking.confirm(f"{self.deed.verb} {asking.tasks(count)}", yes)
         done = sum(operate.change_all(self.conn, chosen, self.deed.change))
-        self.tell(done, max(0, count - done))
+        left = max(0, count - done)
+        also = f", {left} were locked or changed meanwhile" if left else ""
+        self.tell(done, left, also)
 
     def to_named(self, ids: Sequence[int], yes: bool) -> None:
         """Change these; NothingChanged when one of them could not be."""
@@ -91,10 +93,9 @@ class Doing:
             return f"task {task_id} is locked just now: nothing changed"
         return f"task {task_id} is {state}, not {self.deed.must_be}: nothing changed"
 
-    def tell(self, done: int, skipped: int) -> None:
+    def tell(self, done: int, skipped: int, also: str = "") -> None:
         """How many were changed."""
         if self.as_json:
             output.write_json({self.deed.done: done, "skipped": skipped})
-        elif done or not skipped:
-            also = f", {skipped} were locked or changed meanwhile" if skipped else ""
+        elif done or not skipped or also:
             problems.notice(f"{self.deed.done} {asking.tasks(done)}{also}", self.settings)
