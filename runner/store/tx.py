@@ -1,10 +1,8 @@
 """The connection that a worker claims with and hands to handlers, guarded while it is lent."""
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
@@ -15,6 +13,7 @@ from psycopg.rows import tuple_row
 from ..errors import TransactionMisuse
 from .connect import ensure_durable
 from .sql import query
+from .wording import ends_transaction, leaves_traces
 
 _RV = TypeVar("_RV")
 
@@ -24,55 +23,7 @@ _BEGIN = (
     "set local statement_timeout = 0; set local lock_timeout = 0;"
     " set local idle_in_transaction_session_timeout = 0; set local runner.claim = '{}'"
 )
-_BLANKS = re.compile(r"(?:\s|;|--[^\r\n]*)*+")
-_COMMENT_MARK = re.compile(r"/\*|\*/")
 SAVEPOINT = b"runner_task"
-_ENDS_TRANSACTION = re.compile(
-    r"(commit|end|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|abort|prepare\s+transaction)\b",
-    re.IGNORECASE,
-)
-_LEAVES_TRACES = re.compile(
-    r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
-    r"|load|do|prepare)\b",
-    re.IGNORECASE,
-)
-_REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
-
-
-def ends_transaction(text: str) -> str | None:
-    """The word with which a statement would end the transaction, None if it does not begin so."""
-    found = _ENDS_TRANSACTION.match(text, _first_word_at(text))
-    return found.group(1).upper() if found else None
-
-
-def _first_word_at(text: str) -> int:
-    """Where a statement begins, behind blanks, semicolons and comments, which nest."""
-    at = 0
-    while True:
-        blanks = _BLANKS.match(text, at)
-        at = blanks.end() if blanks else at
-        if not text.startswith("/*", at):
-            return at
-        depth = 0
-        for mark in _COMMENT_MARK.finditer(text, at):
-            depth += 1 if mark[0] == "/*" else -1
-            if depth == 0:
-                at = mark.end()
-                break
-        else:
-            return len(text)
-
-
-def leaves_traces(text: str) -> bool:
-    """Whether a statement may leave something in the session that outlives its transaction."""
-    if len(text) > _REMEMBERED:
-        return _LEAVES_TRACES.search(text) is not None
-    return _leaves_traces(text)
-
-
-@lru_cache(maxsize=512)
-def _leaves_traces(text: str) -> bool:
-    return _LEAVES_TRACES.search(text) is not None
 
 
 class _Guard:
@@ -131,6 +82,7 @@ class Tx(psycopg.Connection[Any]):
             self.lent = False
             if self._pipeline is not None:
                 self._leave_pipeline()
+        self.begun = self.begun or self.open  # whoever began it: then our marker is missing
         self._autocommit = one_statement and not self.begun
 
     def _leave_pipeline(self) -> None:
@@ -243,6 +195,12 @@ class Tx(psycopg.Connection[Any]):
         if not self.lent and threading.get_ident() != self._owner:
             raise TransactionMisuse("the handler is over, and with it this transaction")
         return super().wait(gen, *args, **kwargs)
+
+    def _get_tx_start_command(self) -> bytes:
+        # Asked for by psycopg.Transaction as the outermost block: it would commit without the task.
+        if self.lent:
+            _refuse("psycopg.Transaction(tx) instead of tx.transaction()")
+        return super()._get_tx_start_command()
 
     @contextmanager
     def transaction(

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import namedtuple_row
 
 from runner.backoff import Backoff
-from runner.judge import Claim, Judge
+from runner.judge import Judge
 from runner.store.claim import Kind, Place, Places, Row, claim, compose_claim, list_kinds
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
@@ -45,7 +45,7 @@ def row(db: Connection, task_id: int) -> Any:
 
 def one(db: Connection, query: str, *values: Any) -> Any:
     """The first column of the first row."""
-    found = db.execute(query, values).fetchone()
+    found = db.execute(query, values or None).fetchone()
     return None if found is None else found[0]
 
 
@@ -97,6 +97,8 @@ class Claimer:
 
     def claim(self, **options: Any) -> Sequence[Row]:
         statement = compose_claim(self.priorities)
+        most = options.pop("wanted", 1)
+        options["wanted"] = lambda task_type: most
         return claim(self.conn, statement, self.worker_id, self.places, self.most, **options)
 
     def take(self, **options: Any) -> Row | None:
@@ -107,13 +109,6 @@ class Claimer:
 
     def place(self, kind: tuple[str, str, int], at: float, mark: float) -> None:
         self.places.of[Kind(*kind)] = Place(at, mark)
-
-
-def claim_of(found: Row) -> Claim:
-    """The numbers of a claimed row."""
-    return Claim(
-        found.task_id, found.fence, found.attempt, found.max_attempts, found.released, found.solo
-    )
 
 
 def waits_for_lock(db: Connection, pid: int) -> bool:

@@ -9,13 +9,12 @@ from runner.errors import LeaseLost
 from runner.judge import Verdict
 from runner.store import ending
 from runner.store.claim import Row
-from runner.wire import Outcome
+from runner.wire import Outcome, Token
 from tests.db.stage import (
     JUDGE,
     Background,
     Claimer,
     add,
-    claim_of,
     consistent,
     one,
     row,
@@ -42,9 +41,8 @@ def claimed(claimer: Claimer, **columns: object) -> Row:
 
 def test_complete_deletes(db: Connection, claimer: Claimer) -> None:
     task = claimed(claimer)
-    xid, marker = ending.complete(db, claimer.worker_id, task.task_id, task.fence)
+    marker = ending.complete(db, claimer.worker_id, task.task_id, task.fence)
     assert row(db, task.task_id) is None
-    assert ending.xact_status(db, xid) == "committed"
     assert not marker  # nobody set one here
 
 
@@ -74,7 +72,7 @@ def test_any_other_claim_is_lost_and_the_row_stays(
 
 def test_a_verdict_is_written_whole(db: Connection, claimer: Claimer) -> None:
     task = claimed(claimer)
-    verdict = JUDGE.failed(claim_of(task), "ValueError", "ValueError: no", delay=100)
+    verdict = JUDGE.failed(task.claim, "ValueError", "ValueError: no", delay=100)
     ending.end_claim(db, claimer.worker_id, task.task_id, task.fence, verdict)
     stored = row(db, task.task_id)
     assert (stored.state, stored.attempt, stored.released) == ("scheduled", 1, 0)
@@ -92,7 +90,7 @@ def test_what_the_handler_said_stays_when_its_worker_dies_later(
     db: Connection, claimer: Claimer
 ) -> None:
     task = claimed(claimer, last_error="ValueError: first")
-    verdict = JUDGE.failed(claim_of(task), "SIGSEGV")
+    verdict = JUDGE.failed(task.claim, "SIGSEGV")
     ending.end_claim(db, claimer.worker_id, task.task_id, task.fence, verdict)
     stored = row(db, task.task_id)
     assert (stored.cause, stored.last_error) == ("SIGSEGV", "ValueError: first")
@@ -103,7 +101,7 @@ def test_a_release_leaves_run_at_and_the_last_failure_alone(
 ) -> None:
     task = claimed(claimer, run_at="2001-01-01", last_failed_at="2002-02-02")
     before = row(db, task.task_id)
-    verdict = JUDGE.released(claim_of(task), started=True)
+    verdict = JUDGE.released(task.claim, started=True)
     ending.end_claim(db, claimer.worker_id, task.task_id, task.fence, verdict)
     stored = row(db, task.task_id)
     assert (stored.run_at, stored.last_failed_at) == (before.run_at, before.last_failed_at)
@@ -173,12 +171,47 @@ class TestReceipts:
             assert call.result() is True
 
 
-def test_the_fate_of_a_transaction(db: Connection, db_url: str) -> None:
-    with psycopg.connect(db_url) as other:
-        xid = one(other, "select pg_current_xact_id()::text")
-        assert ending.xact_status(db, xid) == "in progress"
-        other.rollback()
-        assert ending.xact_status(db, xid) == "aborted"
-    assert ending.xact_status(db, str(2**60)) is None  # from the future: unknown, and no error
-    assert ending.xact_status(db, "3") in (None, "committed")
-    assert one(db, "select 1") == 1
+class TestTogether:
+    """Deletions that travel with others: each under its own fence."""
+
+    def test_done_tasks_of_ours_and_no_others(self, db: Connection, claimer: Claimer) -> None:
+        tasks = [claimed(claimer) for _ in range(3)]
+        other = claimed(Claimer(db, "t"))
+        tokens = [Token(task.task_id, task.fence) for task in tasks]
+        tokens[1] = Token(tokens[1].task_id, tokens[2].fence)  # a fence of another task
+        tokens.append(Token(other.task_id, other.fence))
+        assert ending.delete_done(db, claimer.worker_id, tokens) == 2
+        assert row(db, tasks[1].task_id).state == "running"
+        assert row(db, other.task_id).state == "running"
+
+    def test_deleted_on_the_way_to_the_next_claim(self, db: Connection, claimer: Claimer) -> None:
+        task = claimed(claimer)
+        (following,) = add(db)
+        token = Token(task.task_id, task.fence)
+        (found,) = claimer.claim(done=[token], full=True)
+        assert found.task_id == following
+        assert row(db, task.task_id) is None
+
+    def test_deleted_though_there_is_nothing_to_claim(
+        self, db: Connection, claimer: Claimer
+    ) -> None:
+        task = claimed(claimer)
+        db.execute("update runner.worker set lease_until = '2001-01-01'")
+        assert claimer.claim(done=[Token(task.task_id, task.fence)]) == []
+        assert row(db, task.task_id) is None
+
+    def test_a_group_is_whole_or_lost(self, db: Connection, claimer: Claimer) -> None:
+        tasks = [claimed(claimer) for _ in range(3)]
+        tokens = [Token(task.task_id, task.fence) for task in tasks]
+        db.execute("update runner.task set fence = fence + 1 where task_id = %s", tokens[1][:1])
+        with pytest.raises(LeaseLost), db.transaction():
+            ending.complete_group(db, claimer.worker_id, tokens)
+        assert one(db, "select count(*) from runner.task") == 3
+
+    def test_handed_back_unharmed(self, db: Connection, claimer: Claimer) -> None:
+        task, kept = claimed(claimer, attempt=2), claimed(claimer)
+        tokens = [Token(task.task_id, task.fence), Token(kept.task_id, kept.fence - 1)]
+        assert ending.hand_back(db, claimer.worker_id, tokens) == 1
+        stored = row(db, task.task_id)
+        assert (stored.state, stored.attempt, stored.released) == ("ready", 2, 0)
+        assert row(db, kept.task_id).state == "running"

@@ -7,7 +7,8 @@ import pytest
 from psycopg import sql
 
 from runner.errors import TransactionMisuse
-from runner.store.tx import Tx, ends_transaction
+from runner.store.tx import Tx
+from runner.store.wording import ends_transaction
 from tests.db.stage import INSERT, effects, one, rolled_back
 from tests.servers import Connection
 

@@ -1,0 +1,53 @@
+"""What the wording of a handler's statement tells: that it ends the transaction, or leaves traces."""
+
+import re
+from functools import lru_cache
+
+_BLANKS = re.compile(r"(?:\s|;|--[^\r\n]*)*+")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_ENDS_TRANSACTION = re.compile(
+    r"(commit|end|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|abort|prepare\s+transaction)\b",
+    re.IGNORECASE,
+)
+_LEAVES_TRACES = re.compile(
+    r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
+    r"|load|do|prepare)\b",
+    re.IGNORECASE,
+)
+_REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
+
+
+def ends_transaction(text: str) -> str | None:
+    """The word with which a statement would end the transaction, None if it does not begin so."""
+    found = _ENDS_TRANSACTION.match(text, _first_word_at(text))
+    return found.group(1).upper() if found else None
+
+
+def _first_word_at(text: str) -> int:
+    """Where a statement begins, behind blanks, semicolons and comments, which nest."""
+    at = 0
+    while True:
+        blanks = _BLANKS.match(text, at)
+        at = blanks.end() if blanks else at
+        if not text.startswith("/*", at):
+            return at
+        depth = 0
+        for mark in _COMMENT_MARK.finditer(text, at):
+            depth += 1 if mark[0] == "/*" else -1
+            if depth == 0:
+                at = mark.end()
+                break
+        else:
+            return len(text)
+
+
+def leaves_traces(text: str) -> bool:
+    """Whether a statement may leave something in the session that outlives its transaction."""
+    if len(text) > _REMEMBERED:
+        return _LEAVES_TRACES.search(text) is not None
+    return _leaves_traces(text)
+
+
+@lru_cache(maxsize=512)
+def _leaves_traces(text: str) -> bool:
+    return _LEAVES_TRACES.search(text) is not None
