@@ -12,7 +12,7 @@ from .params import Count, Duration
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from ..fleet import Drained
+    from ..draining import Drained
 
 KEYS = ("ok", "retried", "dead", "unknown", "released", "left", "scheduled", "seconds", "reason")
 
@@ -61,9 +61,9 @@ def drain(
         config = fleet_config(settings, url, options, log_level="error", drain=limits)
         if options["dry_run"]:
             return _tell_runnable(config, options)
-        from .. import fleet
+        from .. import draining
 
-        done = fleet.drain(
+        done = draining.drain(
             config,
             connect_wait_seconds=options["connect_wait"],
             overlap=options["overlap"],

@@ -2,14 +2,15 @@
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
 from uuid import UUID
 
 from ..clock import now
 from ..config import FleetConfig
 from ..registry import Registry
 from ..store.claim import (
+    NO_BOUNDS,
     STRATUM_SECONDS,
+    Bounds,
     Kind,
     Places,
     Row,
@@ -39,14 +40,14 @@ class Looking:
         queues: Sequence[str] | None,
         registry: Registry,
         rng: random.Random,
-        since: datetime | None,
+        bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self._conn = conn
         self._worker_id = worker_id
         self._config = config
         self._queues = queues
         self._rng = rng
-        self._since = since
+        self._bounds = bounds
         self._statement = compose_claim(config.priorities)
         self._most = {handler.name: handler.max_attempts for handler in registry}
         self._places = Places()
@@ -105,7 +106,7 @@ class Looking:
             done=done,
             fair=self._rng.random() < self._config.fair,
             full=full,
-            failed_before=self._since,
+            bounds=self._bounds,
         )
         if full and (cost := now() - begun) > 0.005:
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.

@@ -8,7 +8,6 @@ import select
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from uuid import UUID
 
 import psycopg
@@ -21,6 +20,7 @@ from ..judge import Judge
 from ..logpipe import LogPipe
 from ..observing import Observer
 from ..store import passes
+from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import connect, conninfo, ensure_durable
 from ..supervisor.role import Ends, Seat
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, unpack_orders
@@ -84,12 +84,12 @@ class Maintainer:
         groups: Sequence[Group],
         seat: Seat,
         ends: Ends,
-        since: datetime | None = None,
+        bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self.config = config
         self.runner_id = runner_id
         self.groups = groups
-        self.since = since
+        self.bounds = bounds
         self.control = ends.control
         self.events = EventWriter(ends.events, seat.incarnation)
         self.log = LogPipe(ends.log, role="maintainer")
@@ -262,8 +262,9 @@ class Maintainer:
         with self.pool.connection() as conn:
             next_due, kinds = passes.look(conn)
             if next_due is not None and next_due <= 0:
-                self.promoted(passes.promote(conn, self.since))
+                self.promoted(passes.promote(conn, self.bounds.failed_before))
                 next_due, kinds = passes.look(conn)
+            retry = self.retry_is_near(conn)
             if kinds and not self.types:
                 self.types = passes.types_of(conn, self.runner_id)
             if kinds and begun >= self.due.unknown and self.config.drain is None:
@@ -272,8 +273,16 @@ class Maintainer:
         for group in self.groups:
             if any(group.serves(kind.queue) for kind in runnable):
                 group.wake_some(1)
-        self.events.send(Kind.BACKLOG, count=len(runnable), at=begun)
+        self.events.send(Kind.BACKLOG, count=len(runnable), at=begun, flag=retry)
         self.due.look = self.next_look(begun, next_due)
+
+    def retry_is_near(self, conn: psycopg.Connection[object]) -> bool:
+        """Whether a drain has to wait for a task that failed and is due again soon enough."""
+        drain = self.config.drain
+        if drain is None or drain.wait_retries_seconds is None:
+            return False
+        queues = [queue.name for queue in self.config.queues] or None
+        return passes.retry_within(conn, queues, drain.wait_retries_seconds)
 
     def next_look(self, begun: float, next_due: float | None) -> float:
         """By the poll, sooner when something is due sooner, later when looking has become dear."""

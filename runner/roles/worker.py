@@ -8,7 +8,6 @@ import random
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from uuid import UUID
 
 import psycopg
@@ -31,7 +30,7 @@ from ..handling.session import Disconnected, Former, Session
 from ..judge import Judge
 from ..logpipe import LogPipe, PipeHandler
 from ..registry import Registry
-from ..store.claim import Row
+from ..store.claim import NO_BOUNDS, Bounds, Row
 from ..store.connect import connect, parse, tells_of_server
 from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
@@ -53,13 +52,13 @@ class Worker:
         runner_id: UUID,
         seat: Seat,
         ends: Ends,
-        since: datetime | None = None,
+        bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self.config = config
         self.runner_id = runner_id
         self.seat = seat
         self.ends = ends
-        self.since = since  # a drain leaves what failed after this, on the database's clock
+        self.bounds = bounds
         self.events = EventWriter(ends.events, seat.incarnation)
         self.log = LogPipe(
             ends.log, config.log_level, role="worker", slot=seat.slot, pid=os.getpid()
@@ -174,7 +173,7 @@ class Worker:
                 self.queues,
                 self.registry,
                 self.rng,
-                self.since,
+                self.bounds,
             )
         except psycopg.Error as error:
             self.session.give_up(error)

@@ -34,6 +34,18 @@ class Place:
     mark: float = float("-inf")
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a drain leaves, on the database's clock: tasks that failed since it began, and in a
+    snapshot those that came later."""
+
+    failed_before: datetime | None = None
+    created_before: datetime | None = None
+
+
+NO_BOUNDS = Bounds()
+
+
 @dataclass(slots=True)
 class Row:
     """A task as its claim returns it."""
@@ -129,15 +141,13 @@ def claim(
     done: Collection[Token] = (),
     fair: bool = False,
     full: bool = False,
-    failed_before: datetime | None = None,
-    created_before: datetime | None = None,
+    bounds: Bounds = NO_BOUNDS,
 ) -> list[Row]:
     """Take tasks of one of the kinds in `places`, committed when this returns, in their order.
 
     `most` gives max_attempts by type for rows that have none yet; `wanted` says how many to take of a
     type; `done` are deleted on the way. `fair` leaves the CASE out; `full` looks below the low-water
-    marks as well. The bounds, on the database's clock, are a drain's: tasks that failed since are
-    left, and in a snapshot those that came later.
+    marks as well.
     """
     kinds = places.of
     values = {
@@ -154,8 +164,8 @@ def claim(
         "most": list(most.values()),
         "fair": fair,
         "last_lap": 2 if full else 1,
-        "failed_before": failed_before,
-        "created_before": created_before,
+        "failed_before": bounds.failed_before,
+        "created_before": bounds.created_before,
     }
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(statement, values, prepare=True).fetchall()

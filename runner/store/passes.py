@@ -141,6 +141,14 @@ def prune(conn: psycopg.Connection[Any], runner_id: UUID) -> None:
     conn.execute(query("prune_pauses"))
 
 
+def retry_within(
+    conn: psycopg.Connection[Any], queues: Sequence[str] | None, seconds: float
+) -> bool:
+    """Whether a task that failed is due again within this time."""
+    values = {"queues": queues, "seconds": seconds}
+    return conn.execute(query("retry_within"), values).fetchone() is not None
+
+
 def known_types(conn: psycopg.Connection[Any]) -> set[str]:
     """The types that living workers anywhere have handlers for."""
     with conn.cursor(row_factory=scalar_row) as cursor:

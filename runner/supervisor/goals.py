@@ -21,7 +21,9 @@ class View:
     changed_at: float = 0.0  # the last end of a claim, death, settle or promotion
     database_away_since: float | None = None
     unsettled: int = 0
-    backlog: int = 0
+    backlog: int = 0  # kinds of runnable work, at the maintainer's last look
+    looked_at: float = 0.0  # when that look began
+    retry_is_near: bool = False  # and whether a failed task is waited for
     starts: int = 0  # handlers begun
     tally: Counter[Outcome] = field(default_factory=Counter)
 
@@ -65,6 +67,7 @@ class RunUntilDrained:
     max_seconds: float | None = None
     max_tasks: int | None = None
     linger_seconds: float = 0.0
+    wait_retries: bool = False
     _wanted: int = 0
 
     def workers_wanted(self, view: View) -> int:
@@ -94,6 +97,11 @@ class RunUntilDrained:
             # `idle` too: one that has claimed and not begun yet has an old look to show.
             and all(c.idle and c.idle_look > view.changed_at for c in view.workers)
             and view.now - quiet_since >= self.linger_seconds
+            and not (self.wait_retries and self._awaits_retry(view))
         ):
             return "drained"
         return None
+
+    @staticmethod
+    def _awaits_retry(view: View) -> bool:
+        return view.retry_is_near or view.looked_at <= view.changed_at

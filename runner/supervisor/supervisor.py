@@ -182,7 +182,8 @@ class Supervisor:
             case Kind.PROMOTED:
                 self.course.changed()
             case Kind.BACKLOG:
-                view.backlog = event.count
+                view.backlog, view.looked_at = event.count, event.at
+                view.retry_is_near = bool(event.flag)
             case _:
                 self.leases.hear(event)
 

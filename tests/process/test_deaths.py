@@ -176,7 +176,7 @@ def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
     with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
         with fleets.running(url, tmp_path, procs=2):
             pids = fleets.wait_registered(work, 2)
-            proxy.rule = CutOnce(b"C\x00\x00\x00\rUPDATE 1\x00", times=3)
+            proxy.rule = CutOnce(b"ordinary", times=3)
             tasks = work.add("ordinary", 20)
             wait_until(work.empty, 20)
             assert fleets.wait_registered(work, 2) == pids

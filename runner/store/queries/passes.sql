@@ -124,3 +124,11 @@ listen runner;
 -- name: ask
 -- Finds out whether a silent link is dead.
 select 1;
+
+-- name: retry_within
+-- Whether a task that failed is due again within this time, in these queues (null: in every queue).
+select from runner.task
+where state = 'scheduled' and attempt > 0
+  and run_at <= (select clock_timestamp()) + make_interval(secs => %(seconds)s)
+  and (%(queues)s::text[] is null or queue = any (%(queues)s))
+limit 1;

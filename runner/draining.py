@@ -1,0 +1,117 @@
+"""A drain: run until nothing is runnable, then tell what is left."""
+
+import json
+import random
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+from .clock import now
+from .config import FleetConfig
+from .errors import Busy
+from .fleet import compose
+from .judge import Judge
+from .store import drains, passes, schema
+from .store.claim import Bounds
+from .store.connect import connected
+from .supervisor.course import Report
+from .supervisor.goals import RunUntilDrained
+from .wire import Outcome
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What a drain did, in the names of its `--json`."""
+
+    exit_code: int
+    ok: int = 0
+    retried: int = 0
+    dead: int = 0
+    unknown: int = 0
+    released: int = 0
+    left: int = 0
+    scheduled: int = 0
+    seconds: float = 0.0
+    reason: str = "empty"
+    unknown_types: tuple[str, ...] = ()
+
+
+def drain(
+    config: FleetConfig,
+    *,
+    connect_wait_seconds: float = 5.0,
+    overlap: str = "skip",
+    fail_if_busy: bool = False,
+) -> Drained:
+    """Run until nothing is runnable; does not fork when nothing is.
+
+    Raises Busy when another drain of the same queues runs and `fail_if_busy` is set.
+    """
+    begun = now()
+    runner_id = uuid4()
+    queues = sorted(queue.name for queue in config.queues) or None
+    with connected(config.dsn, "drain", connect_wait_seconds) as conn:
+        schema.check(conn)
+        since = _first_pass(conn, config)
+        runnable = drains.runnable(conn, queues, config.procs)
+        if not runnable:
+            return _summary(drains.left(conn, queues, None), None, now() - begun)
+        lock = uuid4()
+        if overlap == "skip" and not drains.take_lock(conn, lock, runner_id, queues, config):
+            if fail_if_busy:
+                raise Busy("another drain of these queues runs")
+            return Drained(0, seconds=now() - begun, reason="overlap")
+    limits = config.drain
+    assert limits is not None
+    goal = RunUntilDrained(
+        config.procs,
+        runnable,
+        limits.max_seconds,
+        limits.max_tasks,
+        limits.linger_seconds,
+        wait_retries=limits.wait_retries_seconds is not None,
+    )
+    bounds = Bounds(
+        failed_before=since if limits.wait_retries_seconds is None else None,
+        created_before=since if limits.snapshot else None,
+    )
+    leased = [lock.bytes] if overlap == "skip" else []
+    with tempfile.TemporaryFile() as types:
+        fleet = compose(config, runner_id, goal, bounds=bounds, leased=leased, types=types.fileno())
+        report = fleet.run()
+        known = json.loads(types.read() or b"null")
+    with connected(config.dsn, "drain", connect_wait_seconds) as conn:
+        drains.release_lock(conn, lock)
+        return _summary(drains.left(conn, queues, known), report, now() - begun)
+
+
+def _first_pass(conn: psycopg.Connection[Any], config: FleetConfig) -> datetime:
+    """In a deployment of drains alone nobody else promotes and sweeps; the drain's start, as the
+    database's clock has it."""
+    judge = Judge(config.backoff, random.Random())
+    passes.sweep(conn, passes.long_ended(conn), judge)
+    while passes.promote(conn):
+        pass
+    return drains.clock(conn)
+
+
+def _summary(counts: drains.Left, report: Report | None, seconds: float) -> Drained:
+    tally: Counter[Outcome] = report.tally if report else Counter()
+    return Drained(
+        report.exit_code if report else 0,
+        ok=tally[Outcome.OK],
+        retried=tally[Outcome.RETRIED] + tally[Outcome.SNOOZED],
+        dead=tally[Outcome.DEAD],
+        unknown=counts.unknown,
+        released=tally[Outcome.RELEASED],
+        left=counts.ready,
+        scheduled=counts.scheduled,
+        seconds=round(seconds, 3),
+        reason=report.reason if report else "empty",
+        unknown_types=tuple(counts.unknown_types),
+    )
