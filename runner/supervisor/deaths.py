@@ -64,10 +64,16 @@ class Deaths:
         if child.work is not None:
             told = f"{child.name} ended in task {child.work.task}: {text}"
             self.log.warning("worker_died", told, task=child.work.task, **fields)
-        elif self.course.stop is None and not child.stopping and not child.refused:
+        elif self._is_news(child, death):
             self.log.warning("child_died", f"{child.name} ended: {text}", **fields)
         else:
             self.log.debug("child_ended", f"{child.name} ended", **fields)
+
+    def _is_news(self, child: Child, death: reaper.Death) -> bool:
+        """Whether an end outside of any task was not asked for: a worker leaves by itself, with 0, when
+        it has done as many tasks as it is to do."""
+        expected = child.stopping or child.refused or (child.role.holds_leases and death.code == 0)
+        return self.course.stop is None and not expected
 
     def _failed_start(self, child: Child, death: reaper.Death) -> None:
         self.starts.failed(child.role.name, now())
