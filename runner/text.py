@@ -76,6 +76,11 @@ def error_text(error: BaseException, limit: int = ERROR_LIMIT, secret: str | Non
     return _shorten(text, limit, len(text) + missing)
 
 
+def attempts(count: int) -> str:
+    """`1 attempt`, `3 attempts`."""
+    return f"{count} attempt" if count == 1 else f"{count} attempts"
+
+
 def cause_name(error: BaseException) -> str:
     """The name of the exception's class, as in `psycopg.errors.UniqueViolation`."""
     return class_name(error)

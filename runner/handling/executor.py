@@ -13,6 +13,7 @@ from ..registry import Handler, Registry
 from ..store import ending
 from ..store.claim import Row
 from ..task import Task
+from ..text import attempts
 from ..wire import EventWriter, Kind, Outcome, Token
 from .attempt import Attempts, Ended
 from .group import Group, may_share
@@ -170,7 +171,9 @@ class Executor:
             fields |= {"cause": verdict.cause, "error": verdict.error}
             why = verdict.error or verdict.cause
             if outcome is Outcome.DEAD:
-                self.log.error("dead", f"{what} is dead after {task.attempt}: {why}", **fields)
+                self.log.error(
+                    "dead", f"{what} is dead after {attempts(task.attempt)}: {why}", **fields
+                )
             else:
                 word = outcome.name.lower()
                 self.log.info(word, f"{what} {word}: {why}", **fields)

@@ -15,6 +15,7 @@ from ..logpipe import LogPipe
 from ..store import ending, workers
 from ..store.connect import connect
 from ..supervisor.role import Ends, Seat
+from ..text import attempts
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
@@ -195,7 +196,7 @@ class Renewer:
         fields["attempt"] = verdict.attempt
         what = f"{one.task_type} {one.task_id}"
         if verdict.outcome is Outcome.DEAD:
-            text = f"{what} is dead after {verdict.attempt}: {verdict.cause}"
+            text = f"{what} is dead after {attempts(verdict.attempt)}: {verdict.cause}"
             self.log.error("dead", text, **fields)
         else:
             word = verdict.outcome.name.lower()

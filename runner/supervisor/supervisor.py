@@ -136,7 +136,8 @@ class Supervisor:
         busy = sum(child.work is not None for child in self.family.workers())
         text = f"stopping ({self.course.reason})"
         if busy:
-            text += f": {busy} tasks have up to {self.config.grace_seconds:g} s"
+            who = "1 task has" if busy == 1 else f"{busy} tasks have"
+            text += f": {who} up to {self.config.grace_seconds:g} s"
         self.log.info("stopping", text + (", again to force" if self.on_terminal else ""))
 
     def read_events(self) -> None:
