@@ -33,6 +33,10 @@
 
 begin;
 
+-- One at a time: `if not exists` alone lets two at once fail at each other.
+set local lock_timeout = '30s';
+do $$ begin perform pg_advisory_xact_lock(7240631, 3); end $$;
+
 create schema if not exists runner;
 
 create table if not exists runner.meta (
@@ -40,6 +44,12 @@ create table if not exists runner.meta (
     version  integer not null
 );
 insert into runner.meta (version) values (1) on conflict do nothing;
+do $$ begin
+    if (select version from runner.meta) <> 1 then
+        raise exception 'the schema runner is here in version %, this is version 1',
+            (select version from runner.meta) using hint = 'use: runner migrate';
+    end if;
+end $$;
 
 -- Where a task stands among those of its kind: the 2-second stratum in which it became ready, plus
 -- chance. Random within what arrived together, roughly oldest first beyond, so nothing waits for ever.

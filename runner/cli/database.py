@@ -66,7 +66,7 @@ def configured(settings: Settings) -> str | None:
 def embedded_database(settings: Settings, connect_wait_seconds: float) -> Iterator[str]:
     """The embedded server with the schema in it, held until the end; says so on stderr."""
     from ..embedded import Embedded, home
-    from ..store import schema
+    from ..store import migrations, schema
     from ..store.connect import connected
 
     with Embedded.open() as server:
@@ -74,6 +74,7 @@ def embedded_database(settings: Settings, connect_wait_seconds: float) -> Iterat
         with connected(server.url, "init", connect_wait_seconds) as conn:
             if schema.version(conn) is None:
                 schema.install(conn)
+            migrations.migrate(conn)
         yield server.url
 
 
