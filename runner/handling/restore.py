@@ -10,6 +10,7 @@ from .. import kernel
 
 QUICK_SECONDS = 0.001  # after a task as short as this only what is likely is looked at …
 THOROUGH_EVERY = 100  # … but for every so many of them
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 LIKELY = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -38,7 +39,8 @@ class ProcessState:
         """Put everything back; how many processes were left running, and are killed."""
         self._count += 1
         quick = time.monotonic() - self._restored_at < QUICK_SECONDS
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer in TIMERS:
+            signal.setitimer(timer, 0)
         self._restore_signals(quick and self._count % THOROUGH_EVERY != 0)
         with contextlib.suppress(OSError):
             os.fchdir(self._cwd)

@@ -1,0 +1,69 @@
+"""What a task changed in its process is put back before the next one: run in a child of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = """
+import os, signal, sys, threading, time
+from runner.handling import restore
+from runner.handling.interrupts import Interrupts
+restore.QUICK_SECONDS = 0.0  # every restore is thorough: the tasks here are short
+interrupts = Interrupts()
+interrupts.install()
+state = restore.ProcessState()
+
+def umask():
+    return [line for line in open('/proc/self/status') if line.startswith('Umask')]
+
+def shown():
+    return [
+        os.readlink('/proc/self/cwd'), umask(), dict(os.environ),
+        signal.pthread_sigmask(signal.SIG_BLOCK, []),
+        [signal.getsignal(n) for n in signal.valid_signals() if n not in (9, 19)],
+        signal.getitimer(signal.ITIMER_REAL), signal.getitimer(signal.ITIMER_VIRTUAL),
+        signal.getitimer(signal.ITIMER_PROF), sys.getrecursionlimit(), sys.stdout, sys.stderr, sys.stdin,
+    ]
+
+before = shown()
+TASK
+assert shown() != before, "it left nothing: the test has no point"
+state.restore()
+after = shown()
+assert after == before, [(a, b) for a, b in zip(after, before) if a != b]
+print("restored")
+"""
+
+TASKS = {
+    "a directory": "os.chdir('/')",
+    "a directory that is gone": "os.mkdir('x'); os.chdir('x'); os.rmdir('../x')",
+    "umask": "os.umask(0o077)",
+    "the environment": "os.environ['HOME'] = 'x'; os.environ.pop('PATH')",
+    "an ignored signal": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "a handler": "signal.signal(signal.SIGUSR1, lambda *_: None)",
+    "a blocked signal": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])",
+    "an alarm": "signal.alarm(100)",
+    "a virtual timer": "signal.setitimer(signal.ITIMER_VIRTUAL, 100)",
+    "a profiling timer": "signal.setitimer(signal.ITIMER_PROF, 100, 100)",
+    "the recursion limit": "sys.setrecursionlimit(5000)",
+    "a stream": "import io; sys.stdout = io.StringIO()",
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_is_put_back(name: str, tmp_path: Path) -> None:
+    text = CHILD.replace("TASK", TASKS[name])
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.stdout == "restored\n", done.stderr
+    assert done.returncode == 0
