@@ -7,6 +7,7 @@ import pytest
 from psycopg import errors
 
 from runner.store import ending
+from runner.store.claim import Bounds
 from runner.store.connect import connect
 from tests.db.stage import Background, Claimer, add, announce, consistent, one, row
 from tests.servers import Connection
@@ -202,11 +203,11 @@ def test_drain_bounds(db: Connection) -> None:
     (failed,) = add(db, last_failed_at="2003-01-01", created_at="2001-01-01")
     bound = one(db, "select timestamptz '2002-06-01'")
     claimer = Claimer(db, "t").look_around()
-    got = {found.task_id for found in claimer.claim(wanted=9, failed_before=bound)}
+    got = {found.task_id for found in claimer.claim(wanted=9, bounds=Bounds(failed_before=bound))}
     assert got == {old, new}
     db.execute("update runner.task set state = 'ready', lease_owner = null, attempt = 0")
     bound = one(db, "select timestamptz '2001-06-01'")
-    got = {found.task_id for found in claimer.claim(wanted=9, created_before=bound)}
+    got = {found.task_id for found in claimer.claim(wanted=9, bounds=Bounds(created_before=bound))}
     assert got == {old, failed}
 
 

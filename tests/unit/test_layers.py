@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("store", "enqueueing", "client", "demo_app"),
     ("handling", "roles"),
     ("supervisor",),
-    ("fleet",),
+    ("fleet", "draining"),
     ("cli", "__main__"),
 ]
 # The one arrow upward: a role's main is given its Ends and its Seat, which the parent makes.
@@ -37,7 +37,7 @@ UPWARD = {("roles", "supervisor.role")}
 PLACES = {
     "click": ("cli", "__main__"),
     "rich": ("cli.output", "cli.progress", "roles.console", "console"),
-    "psycopg": ("store", "handling", "roles", "fleet", "embedded", "drivers"),
+    "psycopg": ("store", "handling", "roles", "fleet", "draining", "embedded", "drivers"),
     "psycopg_pool": ("roles", "client"),
     "threading": ("store", "client", "handling", "embedded", "drivers", "roles"),
 }

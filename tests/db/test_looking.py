@@ -1,0 +1,155 @@
+"""How a worker looks: which kinds it knows, when it lists anew, and when a look was full."""
+
+import random
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+
+from runner.config import FleetConfig
+from runner.handling import looking
+from runner.handling.looking import Looking
+from runner.registry import Registry
+from runner.store.claim import NO_BOUNDS, Row
+from tests.db.stage import add, announce
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+
+
+class Clock:
+    """The local clock of the module, in the test's hands."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(looking, "now", found)
+    return found
+
+
+def look_with(
+    db: Connection, *types: str, queues: Sequence[str] | None = None, **options: object
+) -> Looking:
+    registry = Registry()
+    for name in types:
+        registry.add(lambda tx, task: None, name)
+    config = FleetConfig("postgresql://h/d", "tasks", fair=0.0, **options)  # type: ignore[arg-type]
+    worker = announce(db, *types)
+    return Looking(db, worker, config, queues, registry, random.Random(1), NO_BOUNDS)  # type: ignore[arg-type]
+
+
+def claim(it: Looking, *, full: bool = False, wanted: int = 1) -> list[Row]:
+    return it.claim(lambda task_type: wanted, (), lambda: None, full=full)
+
+
+def test_new_kinds_are_found_at_once_by_a_full_look(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    assert claim(it) == []
+    add(db, queue="elsewhere", priority=9)
+    assert len(claim(it, full=True)) == 1
+
+
+def test_the_default_kind_needs_no_list(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    assert claim(it) == []
+    add(db)
+    assert len(claim(it)) == 1
+
+
+def test_new_kinds_are_found_after_a_second(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    assert claim(it) == []
+    add(db, priority=1)
+    clock.at += 0.9
+    assert claim(it) == []
+    clock.at += 0.2
+    assert len(claim(it)) == 1
+
+
+def test_a_wake_up_lists_sooner(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    assert claim(it) == []
+    add(db, priority=1)
+    clock.at += 0.06
+    it.woken = True
+    assert len(claim(it)) == 1
+
+
+def test_only_its_queues(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t", queues=["mail"])
+    add(db)
+    add(db, queue="other")
+    assert claim(it, full=True) == []
+    add(db, queue="mail", priority=3)
+    clock.at += 2
+    assert [row.queue for row in claim(it, full=True)] == ["mail"]
+
+
+def test_no_queue_is_left_for_it(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t", queues=())
+    add(db)
+    assert claim(it, full=True) == []
+    assert claim(it) == []
+
+
+def test_an_app_without_handlers_has_looked_fully(db: Connection, clock: Clock) -> None:
+    it = look_with(db)
+    add(db)
+    assert claim(it, full=True) == []
+    assert it.was_full
+
+
+def test_unknown_types_stay(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    add(db, "other", 3)
+    assert claim(it, full=True) == []
+    assert it.was_full
+
+
+def test_a_full_look_finds_what_was_committed_late(
+    db: Connection, db_url: str, clock: Clock
+) -> None:
+    it = look_with(db, "t")
+    with psycopg.connect(db_url) as slow:
+        add(slow)
+        for _ in range(5):
+            clock.at += 100
+            assert claim(it, full=True) == []
+        slow.commit()
+    assert len(claim(it)) == 1
+
+
+def test_a_busy_worker_looks_below_the_marks_now_and_then(db: Connection, clock: Clock) -> None:
+    """A row below the mark of its kind, while rows above it never run out."""
+    it = look_with(db, "t")
+    clock.at += 1000
+    assert claim(it) == []  # the marks rise
+    (late,) = add(db, shuffle=1.0)
+    add(db, count=100, shuffle=1e12)
+    found = [row.task_id for _ in range(looking.FULL_EVERY + 1) for row in claim(it)]
+    assert late not in found[:40] or late in found
+    assert len(found) == looking.FULL_EVERY + 1
+
+
+def test_done_is_deleted_and_told_even_when_nothing_is_found(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    told: list[bool] = []
+    assert it.claim(lambda task_type: 1, (), lambda: told.append(True), full=True) == []
+    assert told == [True]
+
+
+def test_a_batch_moves_the_cursor_behind_its_last_row(db: Connection, clock: Clock) -> None:
+    it = look_with(db, "t")
+    for shuffle in (1e12, 2e12, 3e12, 4e12):
+        add(db, shuffle=shuffle)
+    assert [row.shuffle for row in claim(it, wanted=3)] == [1e12, 2e12, 3e12]
+    add(db, shuffle=2.5e12)
+    assert [row.shuffle for row in claim(it)] == [4e12]
+    assert [row.shuffle for row in claim(it)] == [2.5e12]
