@@ -13,6 +13,7 @@ from .sql import query
 from .tasks import Connection, Filter, Record, ids, states, with_zones
 
 CHUNK = 1000
+MANY = 1000  # more than any host has workers
 EVERY_STATE = ("scheduled", "ready", "running", "dead")
 LOCKED_TRIES, LOCKED_SECONDS = 20, 0.05  # for tasks that were named, and are locked just now
 COLLISION_TRIES = 5
@@ -30,8 +31,7 @@ class Alive(NamedTuple):
 def requeue(conn: Connection, task_ids: Sequence[int], from_states: Sequence[str]) -> list[int]:
     """Make these ready at once with all their attempts; the ids of those that were in such a state."""
     done = _change(conn, "requeue", {"ids": list(task_ids), "states": list(from_states)})
-    if done:
-        conn.execute(query("wake_everyone"))
+    _wake(conn, len(done))
     return done
 
 
@@ -109,9 +109,13 @@ def alive(conn: Connection, host: str | None = None) -> Alive:
 def _resume(conn: Connection, name: str, values: Record) -> list[Record]:
     with conn.cursor(row_factory=dict_row) as cursor:
         ended = cursor.execute(query(name), values).fetchall()
-    if ended:
-        conn.execute(query("wake_everyone"))
+    _wake(conn, MANY if ended else 0)
     return ended
+
+
+def _wake(conn: Connection, count: int) -> None:
+    if count:
+        conn.execute(query("wake_some"), {"count": count})
 
 
 def _change(conn: Connection, name: str, values: dict[str, Any]) -> list[int]:

@@ -41,7 +41,7 @@ def test_requeue_gives_all_attempts_and_keeps_the_fence(db: Connection, db_url: 
     with psycopg.connect(db_url, autocommit=True) as ear:
         ear.execute("listen runner")
         assert operate.requeue(db, [task], ["dead"]) == [task]
-        assert heard(ear) == [""]
+        assert heard(ear) == ["1 "]
         assert operate.requeue(db, [task], ["dead"]) == []
         assert heard(ear) == []
     found = row(db, task)
@@ -248,7 +248,7 @@ def test_resume_ends_exactly_that_pause_and_wakes(db: Connection, db_url: str) -
         assert operate.resume(db, "other", None) == []
         assert heard(ear) == []
         assert operate.resume(db, "mail", None) == [{"queue": "mail", "type": None}]
-        assert heard(ear) == [""]
+        assert heard(ear) == ["1000 "]
     assert operate.resume(db, "mail", "t") == [{"queue": "mail", "type": "t"}]
     assert operate.resume_all(db) == [{"queue": None, "type": "t"}]
 

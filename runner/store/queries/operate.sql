@@ -28,9 +28,9 @@ with picked as materialized (
 )
 select task_id from gone;
 
--- name: wake_everyone
--- After tasks became ready by hand: the idle of every host look, whatever they last said.
-select pg_notify('runner', '');
+-- name: wake_some
+-- After so many tasks became ready by hand: the idle of every host look, whatever they last said.
+select pg_notify('runner', %(count)s::bigint || ' ');
 
 -- name: pause
 -- Keeps a queue, a type, or a type in a queue from being claimed; said again, the new end counts.

@@ -1,0 +1,358 @@
+"""The operating verbs as people and scripts use them, and what a real fleet does about them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import fleets
+from tests.commands import Result, error_of, run, run_on_terminal
+from tests.db.stage import add, announce, one, row
+from tests.servers import Connection, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.db]
+
+TASK = [
+    *("id", "type", "queue", "state", "priority", "attempt", "max_attempts", "run_at"),
+    *("created_at", "key", "worker", "last_error", "cause"),
+]
+WHOLE = [*TASK, "params", "fence", "claimed_at", "lease_until"]
+EVIL = "\x1b]0;evil\x07\u202e[bold]"
+GONE = "done, or never committed (completed tasks are deleted)"
+
+
+class Box:
+    """Runs commands against one database, in a directory without an app."""
+
+    def __init__(self, db: Connection, url: str, directory: Path) -> None:
+        self.db, self.url, self.directory = db, url, directory
+
+    def __call__(self, *arguments: str, **options: Any) -> Result:
+        return run(*arguments, url=self.url, cwd=self.directory, **options)
+
+    def ok(self, *arguments: str, **options: Any) -> str:
+        """What it wrote; it must succeed and be silent on stderr but for notices."""
+        result = self(*arguments, **options)
+        assert result.returncode == 0, result
+        assert "error" not in result.stderr
+        return result.stdout
+
+    def lines(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture
+def box(db: Connection, db_url: str, tmp_path: Path) -> Box:
+    return Box(db, db_url, tmp_path)
+
+
+def test_list_in_the_agreed_shape(box: Box) -> None:
+    add(box.db, "mail", 2, queue="slow", params='{"a": 1}')
+    add(box.db, EVIL, state="dead", last_error=EVIL, cause=EVIL)
+    found = box.lines("list")
+    assert [list(one) for one in found] == [TASK] * 3
+    assert found[2]["type"] == EVIL
+    text = box.ok("list")
+    assert text.splitlines()[0].split("\t") == TASK
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert [each["id"] for each in box.lines("list", "--type", "mail", "--limit", "1")] == [
+        found[0]["id"]
+    ]
+    assert "more than 1: --limit 0" in box("list", "--limit", "1").stderr
+    assert len(box.lines("list", "--limit", "0", "--state", "dead", "--state", "ready")) == 3
+    assert box.lines("list", str(found[1]["id"])) == [found[1]]
+    assert box.lines("list", "--after", str(found[2]["id"])) == [found[2]]
+
+
+def test_show_in_the_agreed_shape(box: Box) -> None:
+    (task,) = add(box.db, params='{"n": 1e400, "s": "\u202e\u007f\U0001f600"}', run_at="infinity")
+    out = box.ok("show", str(task), "--json")
+    assert out.isascii()
+    (found,) = [json.loads(line) for line in out.splitlines()]
+    assert list(found) == WHOLE
+    assert found["run_at"] == "infinity"
+    assert found["params"] == {"n": 10**400, "s": "\u202e\u007f\U0001f600"}
+    assert f"id\t{task}\n" in box.ok("show", str(task))
+
+
+def test_show_of_what_is_gone(box: Box) -> None:
+    done, cancelled = add(box.db, count=2)
+    box.db.execute("delete from runner.task where task_id = %s", [done])
+    box.ok("cancel", str(cancelled))
+    assert box.ok("show", str(done)) == f"task {done} is {GONE}\n"
+    assert f"task {cancelled} was cancelled by " in box.ok("show", str(cancelled))
+    (told,) = box.lines("show", str(cancelled))
+    assert (told["state"], told["removed"]) == (None, "cancelled")
+    never = cancelled + 1
+    result = box("show", str(never))
+    assert (result.returncode, error_of(result)) == (1, f"task {never} was never issued")
+    assert box("show", "x").returncode == box("show", "0").returncode == 2
+    assert box("show", "9" * 19).returncode == 2
+    assert box("show", "9" * 30).returncode == 2
+
+
+def test_explain(box: Box) -> None:
+    (task,) = add(box.db)
+    assert box.ok("explain", str(task)).startswith(f"task {task} is ready, but no worker is alive")
+    (told,) = box.lines("explain", str(task))
+    assert list(told) == ["id", "state", "reason", "sentence"]
+    assert (told["id"], told["state"], told["reason"]) == (task, "ready", "no worker")
+    assert box.lines("explain", str(task + 1))[0]["reason"] == "never issued"
+
+
+def test_todo_without_and_with_workers_and_an_app(box: Box) -> None:
+    add(box.db, "later", 3, params='{"path": "a.jpg"}')
+    add(box.db, "hello", 1)
+    add(box.db, "boom", state="dead", cause="ValueError", last_error="ValueError: x\nmore")
+    again = {"attempt": 1, "max_attempts": 5, "last_failed_at": "2030-01-01", "cause": "E"}
+    add(box.db, "hello", 2, last_error=EVIL, **again)
+    result = box("todo", "--json")
+    assert "cannot be told" in result.stderr
+    assert [json.loads(line)["kind"] for line in result.stdout.splitlines()] == ["failing", "dead"]
+    (box.directory / "tasks.py").write_text(
+        "import runner\nprint('noise')\ntasks = runner.Registry()\n"
+        "@tasks.task\ndef hello(tx, task): pass\n"
+    )
+    unknown, failing, dead = box.lines("todo")
+    assert {"type", "count", "first_seen", "sample"} < set(unknown)
+    assert (unknown["type"], unknown["count"]) == ("later", 3)
+    assert unknown["sample"] == {"path": "a.jpg"}
+    assert (failing["type"], failing["count"], failing["error"]) == ("hello", 2, EVIL)
+    assert (dead["type"], dead["count"], dead["error"]) == ("boom", 1, "ValueError: x")
+    assert "\x1b" not in box.ok("todo")
+    announce(box.db, "later")
+    assert [one["kind"] for one in box.lines("todo")] == ["failing", "dead"]
+
+
+def test_todo_says_when_the_app_does_not_load(box: Box) -> None:
+    add(box.db, "later")
+    announce(box.db, "hello")
+    (box.directory / "tasks.py").write_text("1 / 0")
+    result = box("todo", "--json")
+    assert "warning: app tasks: " in result.stderr
+    assert json.loads(result.stdout)["type"] == "later"
+
+
+def test_the_scaffold_runs(box: Box) -> None:
+    add(box.db, "resize_photo", params='{"path": "a.jpg", "size": 3}')
+    add(box.db, "odd one", params="[1]")
+    announce(box.db, "hello")
+    text = box.ok("todo", "--scaffold")
+    (box.directory / "tasks.py").write_text(text)
+    checked = [one["type"] for one in box.lines("check")]
+    assert checked == ["odd one", "resize_photo"]
+    assert "path: str" in text
+    assert box("todo", "--scaffold").stdout == ""
+
+
+def test_dead_verbs(box: Box) -> None:
+    dead = add(box.db, "mail", 3, state="dead", last_error="Timeout", attempt=5, max_attempts=5)
+    add(box.db, "other", 2, state="dead")
+    assert [one["id"] for one in box.lines("dead", "list", "--type", "mail")] == dead
+    assert [list(one) for one in box.lines("dead", "show", "--error", "timeout")] == [WHOLE] * 3
+    assert [
+        json.loads(line)
+        for line in box.ok("dead", "requeue", str(dead[0]), "--json").split("\n")[:1]
+    ] == [{"requeued": 1, "skipped": 0}]
+    assert row(box.db, dead[0]).state == "ready"
+    preview = box("dead", "requeue", "--type", "mail", "--dry-run", "--json")
+    assert "would requeue 2 tasks" in preview.stderr
+    assert [json.loads(line)["id"] for line in preview.stdout.splitlines()] == dead[1:]
+    box.ok("dead", "discard", "--error", "TIMEOUT", "--yes")
+    assert len(box.lines("dead", "list")) == 2
+    assert "discarded by" in box.ok("show", str(dead[1]))
+    assert box("dead", "discard", "--type", "nope").returncode == 0
+
+
+def test_more_than_one_is_not_touched_unasked(box: Box) -> None:
+    first, second = add(box.db, "mail", 2, state="dead")
+    for arguments in (("--all",), ("--type", "mail"), (str(first), str(second))):
+        for verb in ("requeue", "discard"):
+            result = box("dead", verb, *arguments)
+            assert result.returncode == 2
+            assert (
+                error_of(result) == f"would {verb} 2 tasks: say --yes to do so without being asked"
+            )
+    for arguments in ((), ("--all", "7"), ("7", "--type", "x")):
+        assert box("dead", "requeue", *arguments).returncode == 2
+    assert {one["state"] for one in box.lines("list")} == {"dead"}
+    box.ok("dead", "requeue", str(first), str(second), "--yes")
+    assert {one["state"] for one in box.lines("list")} == {"ready"}
+
+
+def test_on_a_terminal_it_asks(box: Box) -> None:
+    """Nobody answers: `script` is not needed, the question alone shows that it is asked."""
+    add(box.db, "mail", 2, state="dead")
+    code = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        sys.executable,
+        "-m",
+        "runner",
+        "dead",
+        "discard",
+        "--all",
+    ]
+    from tests.commands import environment
+
+    for answer, left in (("n\n", 2), ("y\n", 0)):
+        result = subprocess.run(
+            command,
+            input=answer,
+            capture_output=True,
+            text=True,
+            env=environment(DATABASE_URL=box.url),
+            timeout=30,
+        )
+        assert "discard 2 tasks? [y/N]" in result.stdout
+        assert (result.returncode == 0) == (left == 0)
+        assert one(box.db, "select count(*) from runner.task") == left
+
+
+def test_what_is_not_dead_is_told_and_left(box: Box) -> None:
+    (ready,) = add(box.db)
+    (scheduled,) = add(box.db, run_at="infinity")
+    (done,) = add(box.db)
+    (dead,) = add(box.db, state="dead")
+    box.db.execute("delete from runner.task where task_id = %s", [done])
+    result = box("dead", "requeue", str(ready))
+    assert result.returncode == 1
+    assert error_of(result) == f"task {ready} is ready, not dead: nothing changed"
+    assert box("dead", "discard", str(scheduled)).returncode == 1
+    box.ok("dead", "requeue", str(scheduled))
+    assert row(box.db, scheduled).state == "ready"
+    result = box("dead", "requeue", str(done), str(dead), str(ready))
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        "runner: requeued 1 task",
+        f"runner: error: task {done} is {GONE}: nothing changed",
+        f"runner: error: task {ready} is ready, not dead: nothing changed",
+    ]
+    assert row(box.db, dead).state == "ready"
+
+
+def test_pause_and_resume(box: Box) -> None:
+    add(box.db, "t", queue="mail")
+    (told,) = box.lines("pause", "mail", "--until", "5m")
+    assert list(told) == ["queue", "type", "paused_until"]
+    status = json.loads(box.ok("status", "--json"))
+    assert status["queues"][0]["paused_until"][:19] == told["paused_until"][:19]
+    box.ok("pause", "--type", "t", "--until", "2999-01-01T00:00:00+00:00")
+    status = json.loads(box.ok("status", "--json"))
+    assert status["types"][0]["paused_until"].startswith("2999-01-01T00:00:00")
+    assert "until it is resumed" in box("pause", "mail").stderr
+    for bad in ("0s", "yesterday", "2020-01-01T00:00:00+00:00", "2030-01-01"):
+        assert box("pause", "mail", "--until", bad).returncode == 2
+    box.ok("resume", "mail")
+    box.ok("resume", "--type", "t")
+    result = box("resume", "mail")
+    assert (result.returncode, error_of(result)) == (1, "queue mail is not paused: nothing changed")
+    assert box("pause").returncode == box("resume").returncode == 2
+
+
+def test_migrate_and_health(box: Box) -> None:
+    assert "nothing to do" in box("migrate").stderr
+    assert box.ok("migrate", "--sql") == ""
+    assert box.lines("migrate")[0]["applied"] == []
+    result = box("health")
+    assert (result.returncode, error_of(result)) == (1, "0 workers are alive, fewer than 1")
+    box.ok("health", "--min-workers", "0")
+    announce(box.db, "t")
+    assert box.ok("health") == "ok: 1 workers are alive\n"
+    assert box("health", "--here").returncode == 1
+    assert list(box.lines("health")[0]) == ["ok", "database", "version", "workers", "runners"]
+    box.db.execute("update runner.meta set version = 99")
+    try:
+        for verb in ("migrate", "health"):
+            assert box(verb).returncode == 78
+    finally:
+        box.db.execute("update runner.meta set version = 1")
+
+
+def test_tables_on_a_terminal(box: Box) -> None:
+    (task,) = add(box.db, EVIL, last_error=EVIL, state="dead", run_at="12000-01-01")
+    announce(box.db, "t")
+    add(box.db, EVIL)
+    for verb in (
+        ("list",),
+        ("todo",),
+        ("dead", "list"),
+        ("show", str(task)),
+        ("explain", str(task)),
+    ):
+        shown, code = run_on_terminal(*verb, url=box.url, cwd=box.directory, COLUMNS="60")
+        assert code == 0
+        assert "evil\x07" not in shown
+        assert "\u202e" not in shown
+
+
+# -- with a fleet ---------------------------------------------------------------------------------
+
+
+def test_cancel_of_a_running_task_kills_its_worker(fresh: str, tmp_path: Path) -> None:
+    with fleets.work(fresh, tmp_path) as work, fleets.running(fresh, tmp_path, procs=2):
+        before = fleets.wait_registered(work, 2)
+        (task,) = work.add("slow", seconds=60)
+        wait_until(lambda: work.noted("start"), why="it runs")
+        pid = int(work.noted("start")[0][4])
+        result = run("cancel", str(task), url=fresh, cwd=tmp_path)
+        assert result.returncode == 0, result
+        assert "was running: its worker is killed" in result.stderr
+        wait_until(lambda: fleets.all_gone([pid]), 5, "its worker is killed")
+        wait_until(lambda: len(set(work.workers().values()) - {pid}) == 2, why="and replaced")
+        assert set(work.workers().values()) & set(before.values())
+        others = work.add("ordinary", 4)
+        wait_until(work.empty, why="the others are done")
+        work.exactly_once(others)
+        assert "cancelled by" in run("show", str(task), url=fresh, cwd=tmp_path).stdout
+
+
+def test_resume_and_requeue_wake_idle_workers(fresh: str, tmp_path: Path) -> None:
+    """Without the notice it would take the poll, here a minute."""
+    with (
+        fleets.work(fresh, tmp_path) as work,
+        fleets.running(fresh, tmp_path, "--poll", "60s", procs=2),
+    ):
+        fleets.wait_registered(work, 2)
+        run("pause", "default", url=fresh)
+        tasks = work.add("ordinary", 2)
+        idle = "select count(*) from runner.runner where idle"
+        wait_until(lambda: work.conn.execute(idle).fetchone() == (1,), why="they idle")
+        assert work.states() == {"ready": 2}
+        told = run("explain", str(tasks[0]), url=fresh).stdout
+        assert "its queue default is paused" in told
+        run("resume", "default", url=fresh)
+        wait_until(work.empty, 5, "claimed after the resume")
+        work.conn.execute("insert into runner.task (task_type, state) values ('ordinary', 'dead')")
+        assert run("dead", "requeue", "--all", url=fresh).returncode == 0
+        wait_until(work.empty, 5, "claimed after the requeue")
+
+
+def test_explain_of_a_live_fleet(fresh: str, tmp_path: Path) -> None:
+    """Running, busy, unknown, dead: what it says is what the fleet does."""
+    with fleets.work(fresh, tmp_path) as work, fleets.running(fresh, tmp_path, procs=1):
+        fleets.wait_registered(work, 1)
+        (slow,) = work.add("slow", seconds=3)
+        wait_until(lambda: work.noted("start"), why="it runs")
+        (waiting,) = work.add("ordinary")
+        (unknown,) = work.add("later")
+        pid = work.noted("start")[0][4]
+
+        def said(task: int) -> str:
+            return run("explain", str(task), url=fresh).stdout
+
+        assert f"task {slow} is running: attempt 1 of 5 by pid {pid} on " in said(slow)
+        assert "the one worker that could take it is busy" in said(waiting)
+        assert "no worker alive has a handler for its type later" in said(unknown)
+        (boom,) = work.add("boom")
+        wait_until(lambda: work.states() == {"ready": 1, "dead": 1}, 20, "done, or dead")
+        assert "is dead after 3 of 3 attempts: the last one failed: ValueError: boom" in said(boom)
+        assert GONE in said(waiting)
+        todo = run("todo", "--json", url=fresh, cwd=tmp_path).stdout.splitlines()
+        assert [json.loads(line)["kind"] for line in todo] == ["unknown", "dead"]
