@@ -50,14 +50,12 @@ def _sum(counts: Iterable[Record]) -> Record:
 
 def _by(key: str, counts: Sequence[Record], paused: dict[str, str]) -> list[Record]:
     """One record a queue or type, also where it is only paused."""
-    names = sorted({one[key] for one in counts} | set(paused))
+    groups: dict[str, list[Record]] = {name: [] for name in paused}
+    for one in counts:
+        groups.setdefault(one[key], []).append(one)
     return [
-        {
-            "name": name,
-            **_sum(one for one in counts if one[key] == name),
-            "paused_until": paused.get(name),
-        }
-        for name in names
+        {"name": name, **_sum(groups[name]), "paused_until": paused.get(name)}
+        for name in sorted(groups)
     ]
 
 

@@ -70,18 +70,17 @@ def status(
 
 
 def look(conn: "Connection") -> dict[str, Any]:
-    """The overview, in one snapshot."""
+    """The overview; the counts are of one moment, the rest of moments close by."""
     from ..store import overview as store
     from ..store import passes
 
-    with conn.transaction():
-        return overview(
-            conn.info.dbname,
-            store.counts(conn),
-            store.pauses(conn),
-            store.workers(conn),
-            passes.known_types(conn),
-        )
+    return overview(
+        conn.info.dbname,
+        store.counts(conn),
+        store.pauses(conn),
+        store.workers(conn),
+        passes.known_types(conn),
+    )
 
 
 def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:

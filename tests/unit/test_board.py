@@ -50,3 +50,9 @@ def test_pauses_of_a_whole_queue_or_type() -> None:
         ("b", None),
     ]
     assert [(t["name"], t["paused_until"]) for t in seen["types"]] == [("x", "2999")]
+
+
+def test_many_types_are_no_work() -> None:
+    counts = [count("a", f"type {number}", ready=1) for number in range(50_000)]
+    seen = overview("d", counts, [], [], ())
+    assert (seen["ready"], len(seen["types"])) == (50_000, 50_000)
