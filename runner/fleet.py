@@ -14,6 +14,7 @@ from .roles.log import Log
 from .roles.maintainer import Group, Maintainer
 from .roles.renewer import Renewer
 from .roles.worker import Worker
+from .seat import Ends, Seat
 from .store import schema
 from .store.claim import NO_BOUNDS, Bounds
 from .store.connect import connected
@@ -21,7 +22,7 @@ from .supervisor.course import Report
 from .supervisor.goals import Goal, RunForever
 from .supervisor.permits import Permits
 from .supervisor.renewals import Renewals
-from .supervisor.role import Ends, Role, Seat
+from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
 from .supervisor.supervisor import Supervisor
 

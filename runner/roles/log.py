@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..logpipe import LEVELS
-from ..supervisor.role import Ends, Seat
+from ..seat import Ends, Seat
 from ..text import one_line
 from ..wire import EventWriter, Kind
 

@@ -19,11 +19,12 @@ from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Judge
 from ..logpipe import LogPipe
 from ..observing import Observer
+from ..seat import Ends, Seat
 from ..store import passes
 from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import connect, conninfo, ensure_durable
-from ..supervisor.role import Ends, Seat
-from ..wire import ORDER_SIZE, EventWriter, Kind, Order, unpack_orders
+from ..text import attempts
+from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
 
 SWEEP_SECONDS = 10.0  # at least so often
 UNKNOWN_FIRST_SECONDS, UNKNOWN_SECONDS = 5.0, 60.0
@@ -308,14 +309,14 @@ class Maintainer:
             self.types = passes.types_of(conn, self.runner_id)
             passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
         for one in ended:
-            verdict = one.verdict
-            self.log.warning(
-                "swept",
-                f"{one.task_type} {one.task_id} swept: {verdict.cause}, now {verdict.state}",
-                task=one.task_id,
-                type=one.task_type,
-                cause=verdict.cause,
-            )
+            verdict, what = one.verdict, f"{one.task_type} {one.task_id}"
+            fields = {"task": one.task_id, "type": one.task_type, "cause": verdict.cause}
+            if verdict.outcome is Outcome.DEAD:
+                count = attempts(verdict.attempt)
+                self.log.error("dead", f"{what} is dead after {count}: {verdict.cause}", **fields)
+            else:
+                text = f"{what} swept: {verdict.cause}, now {verdict.state}"
+                self.log.warning("swept", text, **fields)
         self.promoted(len(ended))
         self.due.sweep = min(at + SWEEP_SECONDS, max(next_at, at + 0.1))
 

@@ -12,9 +12,9 @@ from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Claim, Judge, Verdict
 from ..logpipe import LogPipe
+from ..seat import Ends, Seat
 from ..store import ending, workers
 from ..store.connect import connect
-from ..supervisor.role import Ends, Seat
 from ..text import attempts
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 

@@ -30,11 +30,11 @@ from ..handling.session import Disconnected, Former, Session
 from ..judge import Judge
 from ..logpipe import LogPipe, PipeHandler
 from ..registry import Registry
+from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
 from ..store.connect import connect, parse, tells_of_server
 from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
-from ..supervisor.role import Ends, Seat
 from ..task import Task
 from ..text import error_text
 from ..wire import EventWriter, Kind

@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ..seat import Ends, Seat
 
 
 class Restart(enum.Enum):
@@ -10,30 +12,6 @@ class Restart(enum.Enum):
 
     ALWAYS = "always"  # a part of the fleet: replaced until the fleet stops
     NEVER = "never"
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The descriptors that a child takes with it through the fork; everything else it closes."""
-
-    events: int  # write
-    control: int  # read
-    life: int  # read; never carries data
-    log: int  # write
-    extra: dict[str, int] = field(default_factory=dict)
-
-    def all(self) -> set[int]:
-        """Every descriptor to keep."""
-        return {self.events, self.control, self.life, self.log, *self.extra.values()}
-
-
-@dataclass(frozen=True)
-class Seat:
-    """Which place in the fleet a child takes."""
-
-    role: str
-    slot: int
-    incarnation: int
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 from .. import kernel
 from ..clock import now
+from ..seat import Ends, Seat
 from .child import Child
-from .role import Ends, Role, Seat
+from .role import Role
 
 
 def spawn(role: Role, slot: int, incarnation: int, events: int, log: int) -> Child:

@@ -19,25 +19,26 @@ ROOT = Path(runner.__file__).parent
 LAYERS: list[tuple[str, ...]] = [
     (
         *("errors", "clock", "backoff", "task", "config", "text", "payload", "fields", "units"),
-        *("wire", "judge", "observing", "logpipe", "faults", "statements", "_version"),
+        *("wire", "judge", "observing", "logpipe", "faults", "statements", "_version", "seat"),
         *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
         *("explain", "scaffold"),
     ),
     ("kernel", "registry", "app", "embedded", "drivers"),
     ("store", "enqueueing", "client", "demo_app"),
-    ("handling", "roles"),
+    ("handling", "roles", "testing", "testing_plugin"),
     ("supervisor",),
     ("fleet", "draining"),
     ("cli", "__main__"),
 ]
-# The one arrow upward: a role's main is given its Ends and its Seat, which the parent makes.
-UPWARD = {("roles", "supervisor.role")}
+UPWARD: set[tuple[str, str]] = set()  # arrows against the layers, each with its reason: none
 
 # Third-party packages, and where they may be imported.
 PLACES = {
     "click": ("cli", "__main__"),
     "rich": ("cli.output", "cli.progress", "roles.console", "console"),
-    "psycopg": ("store", "handling", "roles", "fleet", "draining", "embedded", "drivers"),
+    "psycopg": (
+        *("store", "handling", "roles", "fleet", "draining", "embedded", "drivers", "testing"),
+    ),
     "psycopg_pool": ("roles", "client"),
     "threading": ("store", "client", "handling", "embedded", "drivers", "roles"),
 }
@@ -170,7 +171,7 @@ def test_the_check_finds_what_it_is_for(name: str, source: str, fault: str) -> N
 
 def test_the_check_lets_through_what_is_meant() -> None:
     for name, source in (
-        ("roles.fake", "from ..supervisor.role import Ends, Seat\nfrom ..store import ending"),
+        ("roles.fake", "from ..seat import Ends, Seat\nfrom ..store import ending"),
         ("supervisor.fake", "import os, signal\nfrom ..wire import Kind\nfrom . import reaper"),
         ("cli.fake", "import click\nfrom ..fleet import start"),
     ):
