@@ -39,3 +39,8 @@ def _somebody_there() -> bool:
 def tasks(count: int) -> str:
     """`1 task`, `2 tasks`."""
     return "1 task" if count == 1 else f"{count} tasks"
+
+
+def workers_are(count: int) -> str:
+    """`1 worker is`, `2 workers are`."""
+    return "1 worker is" if count == 1 else f"{count} workers are"

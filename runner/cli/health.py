@@ -5,7 +5,7 @@ import socket
 import click
 
 from ..errors import NothingChanged
-from . import output
+from . import asking, output
 from .choosing import Limit
 from .database import connect_wait, connection
 from .settings import Settings
@@ -39,6 +39,6 @@ def health(
     if as_json:
         output.write_json({"ok": ok, **seen})
     if not ok:
-        raise TooFew(f"{alive.workers} workers are alive, fewer than {min_workers}")
+        raise TooFew(f"{asking.workers_are(alive.workers)} alive, fewer than {min_workers}")
     if not as_json:
-        output.write(f"ok: {alive.workers} workers are alive\n")
+        output.write(f"ok: {asking.workers_are(alive.workers)} alive\n")

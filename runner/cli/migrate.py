@@ -1,8 +1,10 @@
 """`runner migrate`: bring an older schema up to this program."""
 
+from collections.abc import Sequence
+
 import click
 
-from . import output, problems
+from . import asking, output, problems
 from .database import connect_wait, connection
 from .settings import Settings
 
@@ -25,24 +27,23 @@ def migrate(
     with connection(settings, "migrate", connect_wait, any_schema=True) as conn:
         steps = migrations.pending(conn)
         if steps and (alive := operate.alive(conn).workers):
-            problems.notice(f"warning: {alive} workers of an older program are alive", settings)
+            warning = f"{asking.workers_are(alive)} alive, of an older program"
+            problems.notice(f"warning: {warning}", settings)
         if as_sql:
             output.write(migrations.script(steps))
             return
-        done = steps if dry_run else migrations.migrate(conn)
         if not dry_run:
+            steps = migrations.migrate(conn)
             schema.check(conn)
         version = schema.version(conn)
-    names = [step.name for step in done]
+    names = [step.name for step in steps]
     if as_json:
-        output.write_json(
-            {
-                "version": version,
-                "applied": [] if dry_run else names,
-                "pending": names if dry_run else [],
-            }
-        )
-        return
+        output.write_json({"version": version, "pending" if dry_run else "applied": names})
+    else:
+        _tell(names, version, dry_run, settings)
+
+
+def _tell(names: Sequence[str], version: int | None, dry_run: bool, settings: Settings) -> None:
     for name in names:
         problems.notice(f"{'would apply' if dry_run else 'applied'} {name}", settings)
     if not names:

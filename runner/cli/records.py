@@ -41,6 +41,9 @@ def write_whole(record: Record, as_json: bool) -> None:
 def write_json_lines(records: Iterable[Record]) -> None:
     """One object a line, with what is JSON already as it is."""
     for record in records:
+        if not any(name in record for name in RAW):
+            output.write_json(record)
+            continue
         fields = (f"{json.dumps(name)}: {_as_json(name, record[name])}" for name in record)
         output.write("{" + ", ".join(fields) + "}\n")
 

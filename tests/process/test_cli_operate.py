@@ -1,4 +1,4 @@
-"""The operating verbs as people and scripts use them, and what a real fleet does about them."""
+"""The operating verbs as people and scripts use them."""
 
 import json
 import subprocess
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests import fleets
-from tests.commands import Result, error_of, run, run_on_terminal
+from tests.commands import Result, environment, error_of, run, run_on_terminal
 from tests.db.stage import add, announce, one, row
-from tests.servers import Connection, wait_until
+from tests.servers import Connection
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
@@ -185,7 +184,6 @@ def test_more_than_one_is_not_touched_unasked(box: Box) -> None:
 
 
 def test_on_a_terminal_it_asks(box: Box) -> None:
-    """Nobody answers: `script` is not needed, the question alone shows that it is asked."""
     add(box.db, "mail", 2, state="dead")
     code = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
     command = [
@@ -199,8 +197,6 @@ def test_on_a_terminal_it_asks(box: Box) -> None:
         "discard",
         "--all",
     ]
-    from tests.commands import environment
-
     for answer, left in (("n\n", 2), ("y\n", 0)):
         result = subprocess.run(
             command,
@@ -264,7 +260,7 @@ def test_migrate_and_health(box: Box) -> None:
     assert (result.returncode, error_of(result)) == (1, "0 workers are alive, fewer than 1")
     box.ok("health", "--min-workers", "0")
     announce(box.db, "t")
-    assert box.ok("health") == "ok: 1 workers are alive\n"
+    assert box.ok("health") == "ok: 1 worker is alive\n"
     assert box("health", "--here").returncode == 1
     assert list(box.lines("health")[0]) == ["ok", "database", "version", "workers", "runners"]
     box.db.execute("update runner.meta set version = 99")
@@ -290,69 +286,3 @@ def test_tables_on_a_terminal(box: Box) -> None:
         assert code == 0
         assert "evil\x07" not in shown
         assert "\u202e" not in shown
-
-
-# -- with a fleet ---------------------------------------------------------------------------------
-
-
-def test_cancel_of_a_running_task_kills_its_worker(fresh: str, tmp_path: Path) -> None:
-    with fleets.work(fresh, tmp_path) as work, fleets.running(fresh, tmp_path, procs=2):
-        before = fleets.wait_registered(work, 2)
-        (task,) = work.add("slow", seconds=60)
-        wait_until(lambda: work.noted("start"), why="it runs")
-        pid = int(work.noted("start")[0][4])
-        result = run("cancel", str(task), url=fresh, cwd=tmp_path)
-        assert result.returncode == 0, result
-        assert "was running: its worker is killed" in result.stderr
-        wait_until(lambda: fleets.all_gone([pid]), 5, "its worker is killed")
-        wait_until(lambda: len(set(work.workers().values()) - {pid}) == 2, why="and replaced")
-        assert set(work.workers().values()) & set(before.values())
-        others = work.add("ordinary", 4)
-        wait_until(work.empty, why="the others are done")
-        work.exactly_once(others)
-        assert "cancelled by" in run("show", str(task), url=fresh, cwd=tmp_path).stdout
-
-
-def test_resume_and_requeue_wake_idle_workers(fresh: str, tmp_path: Path) -> None:
-    """Without the notice it would take the poll, here a minute."""
-    with (
-        fleets.work(fresh, tmp_path) as work,
-        fleets.running(fresh, tmp_path, "--poll", "60s", procs=2),
-    ):
-        fleets.wait_registered(work, 2)
-        run("pause", "default", url=fresh)
-        tasks = work.add("ordinary", 2)
-        idle = "select count(*) from runner.runner where idle"
-        wait_until(lambda: work.conn.execute(idle).fetchone() == (1,), why="they idle")
-        assert work.states() == {"ready": 2}
-        told = run("explain", str(tasks[0]), url=fresh).stdout
-        assert "its queue default is paused" in told
-        run("resume", "default", url=fresh)
-        wait_until(work.empty, 5, "claimed after the resume")
-        work.conn.execute("insert into runner.task (task_type, state) values ('ordinary', 'dead')")
-        assert run("dead", "requeue", "--all", url=fresh).returncode == 0
-        wait_until(work.empty, 5, "claimed after the requeue")
-
-
-def test_explain_of_a_live_fleet(fresh: str, tmp_path: Path) -> None:
-    """Running, busy, unknown, dead: what it says is what the fleet does."""
-    with fleets.work(fresh, tmp_path) as work, fleets.running(fresh, tmp_path, procs=1):
-        fleets.wait_registered(work, 1)
-        (slow,) = work.add("slow", seconds=3)
-        wait_until(lambda: work.noted("start"), why="it runs")
-        (waiting,) = work.add("ordinary")
-        (unknown,) = work.add("later")
-        pid = work.noted("start")[0][4]
-
-        def said(task: int) -> str:
-            return run("explain", str(task), url=fresh).stdout
-
-        assert f"task {slow} is running: attempt 1 of 5 by pid {pid} on " in said(slow)
-        assert "the one worker that could take it is busy" in said(waiting)
-        assert "no worker alive has a handler for its type later" in said(unknown)
-        (boom,) = work.add("boom")
-        wait_until(lambda: work.states() == {"ready": 1, "dead": 1}, 20, "done, or dead")
-        assert "is dead after 3 of 3 attempts: the last one failed: ValueError: boom" in said(boom)
-        assert GONE in said(waiting)
-        todo = run("todo", "--json", url=fresh, cwd=tmp_path).stdout.splitlines()
-        assert [json.loads(line)["kind"] for line in todo] == ["unknown", "dead"]
