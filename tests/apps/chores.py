@@ -182,3 +182,27 @@ def chooses(tx, task):
             raise Discard("no use")
         case "exit":
             sys.exit(task.params.get("code", 0))
+
+
+@tasks.task(max_attempts=3)
+def counted(tx, task):
+    """Touches nothing but the witnesses' log; the first attempt of some kills its process."""
+    note("start", task)
+    if task.params.get("kill") and task.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seconds := task.params.get("seconds"):
+        time.sleep(seconds)
+
+
+@tasks.task(group=True, max_attempts=2)
+def grouped(tx, task):
+    """Writes, and then raises, kills its process, or breaks the group at its COMMIT."""
+    note("start", task)
+    tx.execute(EFFECT, [task.id, task.attempt])
+    match task.params.get("how"):
+        case "raise":
+            raise ValueError("one of the group")
+        case "kill" if task.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "late":
+            tx.execute("insert into late (task_id) values (0)")
