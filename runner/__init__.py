@@ -54,6 +54,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return import_module(f"{__name__}.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -8,10 +8,11 @@ from typing import Any
 
 from . import clock
 
+Report = Callable[["Task", int, int], None]
 _LOGGER = logging.getLogger("runner.task")
 
 
-def _no_progress(task: "Task", done: int, total: int) -> None:
+def no_progress(task: "Task", done: int, total: int) -> None:
     """Progress of a task that runs under nobody's eyes goes nowhere."""
 
 
@@ -33,9 +34,7 @@ class Task:
     fence: int = 0
     created_at: datetime | None = None
     limit_at: float | None = None
-    report_progress: Callable[["Task", int, int], None] = field(
-        default=_no_progress, repr=False, compare=False
-    )
+    report_progress: Report = field(default=no_progress, repr=False, compare=False)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

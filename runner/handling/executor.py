@@ -103,19 +103,7 @@ class Executor:
         self.started += 1
         self.events.send(Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0)
         faults.point("after_started")
-        return Task(
-            row.task_id,
-            row.task_type,
-            row.params,
-            row.queue,
-            row.attempt,
-            row.max_attempts,
-            row.idempotency_key,
-            row.fence,
-            row.created_at,
-            limit_at,
-            self._report_progress,
-        )
+        return row.task(limit_at, self._report_progress)
 
     def _report_progress(self, task: Task, done: int, total: int) -> None:
         self.events.send(Kind.PROGRESS, task=task.id, fence=total, count=done)

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.rows import class_row, scalar_row, tuple_row
 
 from ..judge import Claim
+from ..task import Report, Task, no_progress
 from ..wire import Token
 from .sql import query
 
@@ -69,6 +70,22 @@ class Row:
         """The numbers that its future depends on."""
         return Claim(
             self.task_id, self.fence, self.attempt, self.max_attempts, self.released, self.solo
+        )
+
+    def task(self, limit_at: float | None, report_progress: Report = no_progress) -> Task:
+        """What its handler is given."""
+        return Task(
+            self.task_id,
+            self.task_type,
+            self.params,
+            self.queue,
+            self.attempt,
+            self.max_attempts,
+            self.idempotency_key,
+            self.fence,
+            self.created_at,
+            limit_at,
+            report_progress,
         )
 
 

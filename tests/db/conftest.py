@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from runner.store.connect import connect
 from runner.store.tx import Tx
 from tests.db.attempting import Bench
+from tests.db.rehearsing import Stage
+from tests.db.stage import consistent, effects, one
 from tests.servers import Connection
 
 
@@ -28,3 +31,20 @@ def bench(db: Connection, db_url: str) -> Iterator[Bench]:
     yield bench
     bench.conn.lent = False
     bench.conn.close()
+
+
+@pytest.fixture(params=[False, True], ids=["outside", "inside a transaction"])
+def stage(request: pytest.FixtureRequest, db: Connection, db_url: str) -> Iterator[Stage]:
+    """Both ways; at the end nothing is left of the drain, and of the transaction nothing at all."""
+    db.execute("create table effect (n int)")
+    with psycopg.connect(db_url, autocommit=not request.param) as conn:
+        stage = Stage(conn, db, request.param)
+        yield stage
+        if not conn.closed and not conn.broken:
+            assert one(conn, "select count(*) from runner.worker") == 0
+            assert one(conn, "select count(*) from runner.task where state = 'running'") == 0
+            assert consistent(conn)
+            conn.rollback()
+    if request.param:
+        assert effects(db) == 0
+        assert one(db, "select count(*) from runner.task") == 0
