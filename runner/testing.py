@@ -27,9 +27,10 @@ from .handling.interrupts import Interrupts
 from .handling.restore import ProcessState
 from .handling.session import ENDED, Disconnected, Session
 from .judge import Claim, Judge, Verdict
+from .places import Places
 from .registry import Registry
 from .store import drains, ending
-from .store.claim import Places, Row, claim, compose_claim, list_kinds
+from .store.claim import Row, claim, compose_claim, list_kinds
 from .store.guest import Guest, make_due_ready
 from .store.workers import Identity, register_worker, renew
 from .task import Task

@@ -6,17 +6,15 @@ from uuid import UUID
 
 from ..clock import now
 from ..config import FleetConfig
+from ..places import COST_FACTOR, LAP_SECONDS, Kind, Places
 from ..registry import Registry
 from ..store.claim import (
     NO_BOUNDS,
-    STRATUM_SECONDS,
     Bounds,
-    Kind,
-    Places,
     Row,
+    ServerClock,
     claim,
     compose_claim,
-    database_seconds,
     list_kinds,
 )
 from ..store.tx import Tx
@@ -24,8 +22,7 @@ from ..wire import Token
 
 LIST_SECONDS = 1.0  # kinds are listed anew at most so often …
 WOKEN_LIST_SECONDS = 0.05  # … or so, when something woke us and the kinds we know had nothing
-COST_FACTOR = 20  # … and never sooner than this many times what it cost, times the workers
-FULL_EVERY = 64  # a busy worker looks below its marks once in so many claims
+FULL_EVERY = 64  # a busy worker looks below its marks once in so many claims, where that is of use
 DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 5
 
 
@@ -51,8 +48,9 @@ class Looking:
         self._statement = compose_claim(config.priorities)
         self._most = {handler.name: handler.max_attempts for handler in registry}
         self._places = Places()
-        self._clock_offset = database_seconds(conn) - now()
+        self._clock = ServerClock(conn)
         self._list_at = self._full_at = float("-inf")
+        self._lap_in_any_case_at = now() + LAP_SECONDS
         self._claims = 0
         self.was_full = False
         self.woken = False
@@ -76,23 +74,30 @@ class Looking:
         self._wanted = wanted
         # What woke us is most likely of a kind that we know: look first, and list if it is not.
         listed = not self.woken and self._list(LIST_SECONDS)
-        deep = self._claims % FULL_EVERY == 0
-        rows = self._look(done, full=deep and now() >= self._full_at)
+        rows = self._look(done, full=self._claims % FULL_EVERY == 0 and self._lap_is_due())
         cleared()
-        if not rows and not listed:
-            listed = (full or self.woken) and self._list(0.0 if full else WOKEN_LIST_SECONDS)
+        news = False
+        if not rows and not listed and (full or self.woken):
+            news = self._list(0.0 if full else WOKEN_LIST_SECONDS)
         self.woken = False
-        if not rows:
-            # Transactions that committed late leave rows below the marks: a full lap at once.
-            self.was_full = full or now() >= self._full_at
-            if self.was_full:
-                rows = self._look((), full=True)
-            self.was_full = self.was_full and (listed or not full)
+        lap = full or self._lap_is_due()
+        if not rows and (lap or news):
+            rows = self._look((), full=lap)
+        self.was_full = lap and (listed or news)
         if rows:
-            self._places.took(rows, self._stratum())
+            first, last = rows[0], rows[-1]
+            self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
         else:
-            self._places.found_nothing(self._stratum())
+            self._places.found_nothing(self._clock.stratum())
         return rows
+
+    def _lap_is_due(self) -> bool:
+        """Whether to look below the marks: where somebody may have committed late, as often as that is
+        cheap; and now and then in any case, should the database's clock have been set back."""
+        at = now()
+        return at >= self._lap_in_any_case_at or (
+            self._places.unclean is not None and at >= self._full_at
+        )
 
     def _look(self, done: Collection[Token], *, full: bool) -> list[Row]:
         begun = now()
@@ -108,9 +113,14 @@ class Looking:
             full=full,
             bounds=self._bounds,
         )
-        if full and (cost := now() - begun) > 0.005:
+        if full:
+            at = now()
+            if not rows:
+                self._places.made_lap()
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.
-            self._full_at = now() + COST_FACTOR * self._config.procs * cost
+            wait = COST_FACTOR * self._config.procs * (at - begun) if at - begun > 0.005 else 0.0
+            self._full_at = at + wait
+            self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
         return rows
 
     def _list(self, at_least_seconds: float) -> bool:
@@ -118,7 +128,8 @@ class Looking:
         begun = now()
         if begun < self._list_at - LIST_SECONDS + at_least_seconds:
             return False
-        listed = [kind for kind in list_kinds(self._conn) if self._ours(kind)]
+        found = list_kinds(self._conn, self._places)
+        listed = [kind for kind in found if self._ours(kind)]
         cost = now() - begun
         self._list_at = begun + max(LIST_SECONDS, COST_FACTOR * self._config.procs * cost)
         queues = self._queues  # may be empty: a worker that no queue is left for
@@ -132,6 +143,3 @@ class Looking:
 
     def _ours(self, kind: Kind) -> bool:
         return kind.task_type in self._most and (self._queues is None or kind.queue in self._queues)
-
-    def _stratum(self) -> float:
-        return (now() + self._clock_offset) // STRATUM_SECONDS

@@ -19,9 +19,11 @@ from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Judge
 from ..logpipe import LogPipe
 from ..observing import Observer
+from ..places import COST_FACTOR, LAP_SECONDS, Places
+from ..places import Kind as WorkKind
 from ..seat import Ends, Seat
 from ..store import passes
-from ..store.claim import NO_BOUNDS, Bounds
+from ..store.claim import NO_BOUNDS, Bounds, ServerClock, list_kinds
 from ..store.connect import connect, conninfo, ensure_durable
 from ..text import attempts
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
@@ -38,6 +40,9 @@ SECOND_LOOKS = (
 )  # after idling begins: what came just before sent no NOTIFY
 RELISTEN_FIRST_SECONDS, RELISTEN_CAP_SECONDS = 0.2, 5.0
 LISTEN_CHECK_SECONDS = 15.0
+LATE_SECONDS = (
+    2.0  # between looks for late commits, while a transaction is open that may bring some
+)
 
 
 @dataclass
@@ -58,6 +63,32 @@ class Group:
         if number := min(count, self.idle):
             with contextlib.suppress(BlockingIOError):
                 os.write(self.wake, b"." * number)
+
+
+class Waiting:
+    """Which kinds wait, asked for again and again at little cost: from the marks of those known."""
+
+    def __init__(self, procs: int) -> None:
+        self._procs = procs
+        self._places = Places()
+        self._clock: ServerClock | None = None
+        self._lapped_at = float("-inf")
+        self._put_off_seconds = 0.0
+
+    def list(self, conn: psycopg.Connection[object]) -> list[WorkKind]:
+        """The kinds that have ready rows now."""
+        begun = now()
+        self._clock = self._clock or ServerClock(conn)
+        # Below the marks only late commits leave anything; a look there costs what lies there.
+        every = LAP_SECONDS if self._places.unclean is None else LATE_SECONDS
+        lap = begun - self._lapped_at >= max(every, self._put_off_seconds)
+        found = list_kinds(conn, self._places, full=lap, draw=True)
+        if lap:
+            self._places.made_lap()
+            self._lapped_at = begun
+            self._put_off_seconds = COST_FACTOR * self._procs * max(0.0, now() - begun - 0.005)
+        self._places.listed(found, self._clock.stratum())
+        return found
 
 
 @dataclass
@@ -106,6 +137,7 @@ class Maintainer:
         self.said_idle = False
         self.registered = False
         self.types: set[str] = set()
+        self.waiting = Waiting(config.procs)
 
     # -- the story --------------------------------------------------------------------------------
 
@@ -261,16 +293,19 @@ class Maintainer:
         begun = now()
         faults.point("look")
         with self.pool.connection() as conn:
-            next_due, kinds = passes.look(conn)
+            next_due = passes.next_due(conn)
             if next_due is not None and next_due <= 0:
                 self.promoted(passes.promote(conn, self.bounds.failed_before))
-                next_due, kinds = passes.look(conn)
+                next_due = passes.next_due(conn)
+            kinds = self.waiting.list(conn)
             retry = self.retry_is_near(conn)
             if kinds and not self.types:
                 self.types = passes.types_of(conn, self.runner_id)
             if kinds and begun >= self.due.unknown and self.config.drain is None:
                 self.tell_unknown(kinds, passes.known_types(conn))
-        runnable = [kind for kind in kinds if kind.task_type in self.types and not kind.paused]
+            runnable = [kind for kind in kinds if kind.task_type in self.types]
+            if runnable:
+                runnable = passes.without_paused(conn, runnable)
         for group in self.groups:
             if any(group.serves(kind.queue) for kind in runnable):
                 group.wake_some(1)
@@ -326,7 +361,7 @@ class Maintainer:
             self.events.send(Kind.PROMOTED, count=count)
             self.wake()
 
-    def tell_unknown(self, kinds: Sequence[passes.Waiting], known: set[str]) -> None:
+    def tell_unknown(self, kinds: Sequence[WorkKind], known: set[str]) -> None:
         """One line a minute for each type that nobody alive has a handler for."""
         for name in sorted({kind.task_type for kind in kinds} - known):
             self.log.warning("not_implemented", f"task type not implemented: {name}", type=name)

@@ -20,6 +20,11 @@ from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, u
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
 LOCKED_RETRIES = 5
+LOCKED = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.DeadlockDetected,
+)
 
 
 class Renewer:
@@ -164,7 +169,7 @@ class Renewer:
             ended = ending.settle(
                 conn, worker, lambda claim: self.verdict(claim, settle), done=settle.done
             )
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+        except LOCKED:
             return
         faults.point("after_settle")
         del self.settles[settle.worker]

@@ -1,38 +1,22 @@
 """Claiming: which kinds to look at, from where, and the one statement that takes tasks."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row, scalar_row, tuple_row
+from psycopg.rows import scalar_row, tuple_row
 
+from ..clock import now
 from ..judge import Claim
+from ..places import NOBODY_KNOWS, STRATUM_SECONDS, Kind, Places, Snapshot
 from ..task import Report, Task, no_progress
 from ..wire import Token
 from .sql import query
-
-STRATUM_SECONDS = 2.0
-
-
-class Kind(NamedTuple):
-    """What claims choose between."""
-
-    queue: str
-    task_type: str
-    priority: int
-
-
-@dataclass(slots=True)
-class Place:
-    """Where one worker is within a kind: the last shuffle it took, and the low-water mark."""
-
-    at: float = float("-inf")
-    mark: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +50,11 @@ class Row:
     created_at: datetime
 
     @property
+    def kind(self) -> Kind:
+        """What it was found among."""
+        return Kind(self.queue, self.task_type, self.priority)
+
+    @property
     def claim(self) -> Claim:
         """The numbers that its future depends on."""
         return Claim(
@@ -89,34 +78,6 @@ class Row:
         )
 
 
-@dataclass
-class Places:
-    """A worker's places in all kinds it has met lately."""
-
-    of: dict[Kind, Place] = field(default_factory=dict)
-
-    def know(self, kinds: Collection[Kind]) -> None:
-        """Exactly these kinds exist for us now; places in those known already stay."""
-        self.of = {kind: self.of.get(kind) or Place() for kind in kinds}
-
-    def took(self, rows: Sequence[Row], stratum: float) -> None:
-        """Go on behind these rows of one kind; after a wrap, nothing is left below them."""
-        first = rows[0]
-        place = self.of.setdefault(Kind(first.queue, first.task_type, first.priority), Place())
-        if first.shuffle <= place.at:
-            place.mark = max(place.mark, min(first.shuffle, stratum - 2))
-        place.at = rows[-1].shuffle
-
-    def found_nothing(self, stratum: float) -> None:
-        """A look over every kind was empty: the marks rise to two strata ago, never above.
-
-        Transactions that began before may still commit rows below; full looks find those.
-        """
-        for place in self.of.values():
-            place.mark = max(place.mark, stratum - 2)
-            place.at = max(place.at, place.mark)
-
-
 def compose_claim(priorities: Mapping[str, int]) -> sql.Composed:
     """The claim statement with the CASE over the task type that `--priority` asks for."""
     whens = [
@@ -134,17 +95,48 @@ def _literal(text: str) -> sql.SQL:
     return sql.SQL(sql.Literal(text).as_string().replace("%", "%%"))
 
 
-def list_kinds(conn: psycopg.Connection[Any]) -> list[Kind]:
-    """The kinds that have ready rows, known to us or not."""
-    with conn.cursor(row_factory=class_row(Kind)) as cursor:
-        return cursor.execute(query("kinds")).fetchall()
+def list_kinds(
+    conn: psycopg.Connection[Any],
+    places: Places | None = None,
+    *,
+    full: bool = False,
+    draw: bool = False,
+) -> list[Kind]:
+    """The kinds that have ready rows: of those in `places` above their marks (`full`: anywhere), and
+    any that are not known there. With `draw` the snapshot is good for raising marks."""
+    met = places.met if places is not None else {}
+    marks = [float("-inf") if full else place.mark for place in met.values()]
+    values = _arrays(met) | {"marks": marks, "draw": draw}
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(query("kinds"), values, prepare=True).fetchall()
+    if places is not None:
+        places.snapshot = _snapshot(*rows[0][:2])
+    return [Kind(*row[2:]) for row in rows if row[2] is not None]
 
 
-def database_seconds(conn: psycopg.Connection[Any]) -> float:
-    """The database's clock, in seconds since the epoch."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        found: float = cursor.execute(query("database_seconds")).fetchone() or 0.0
-        return found
+def _snapshot(xmin: int, own: int | None) -> Snapshot:
+    return Snapshot(xmin, NOBODY_KNOWS if own is None else own)
+
+
+def _arrays(kinds: Collection[Kind]) -> dict[str, Any]:
+    return {
+        "queues": [kind.queue for kind in kinds],
+        "types": [kind.task_type for kind in kinds],
+        "priorities": [kind.priority for kind in kinds],
+    }
+
+
+class ServerClock:
+    """The database's clock, read once and carried on by ours."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        with conn.cursor(row_factory=scalar_row) as cursor:
+            found: float = cursor.execute(query("database_seconds")).fetchone() or 0.0
+        self._ahead = found - now()
+
+    def stratum(self) -> float:
+        """The stratum of the rows that become ready now."""
+        return (now() + self._ahead) // STRATUM_SECONDS
 
 
 def claim(
@@ -169,9 +161,6 @@ def claim(
     kinds = places.of
     values = {
         "worker_id": worker_id,
-        "queues": [kind.queue for kind in kinds],
-        "types": [kind.task_type for kind in kinds],
-        "priorities": [kind.priority for kind in kinds],
         "ats": [place.at for place in kinds.values()],
         "marks": [place.mark for place in kinds.values()],
         "wanted": [wanted(kind.task_type) for kind in kinds],
@@ -183,9 +172,11 @@ def claim(
         "last_lap": 2 if full else 1,
         "failed_before": bounds.failed_before,
         "created_before": bounds.created_before,
+        **_arrays(kinds),
     }
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(statement, values, prepare=True).fetchall()
-    if rows[0][1] is None:
+    places.snapshot = _snapshot(*rows[0][1:3])
+    if rows[0][3] is None:
         return []
-    return sorted((Row(*row[1:]) for row in rows), key=attrgetter("shuffle"))
+    return sorted((Row(*row[3:]) for row in rows), key=attrgetter("shuffle"))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row, scalar_row
 from ..config import FleetConfig
 from ..judge import Claim, Judge, Verdict
 from ..observing import Lease
+from ..places import Kind
 from ..wire import How
 from . import ending
 from .sql import query
@@ -20,20 +21,24 @@ KEEP_RECEIPTS_SECONDS = 90 * 86400.0
 SWEPT = "lease expired"
 
 
-class Waiting(NamedTuple):
-    """Ready tasks of one type in one queue."""
+def next_due(conn: psycopg.Connection[Any]) -> float | None:
+    """Seconds until the next scheduled task is due, negative when it is; None when there is none."""
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        found: float | None = cursor.execute(query("next_due"), prepare=True).fetchone()
+        return found
 
-    queue: str
-    task_type: str
-    paused: bool
 
-
-def look(conn: psycopg.Connection[Any]) -> tuple[float | None, list[Waiting]]:
-    """Seconds until the next scheduled task is due (None: none is), and what is ready."""
-    with conn.cursor(row_factory=namedtuple_row) as cursor:
-        rows: Sequence[Any] = cursor.execute(query("look"), prepare=True).fetchall()
-    waiting = [Waiting(row.queue, row.task_type, row.paused) for row in rows if row.queue]
-    return (rows[0].next_due if rows else None), waiting
+def without_paused(conn: psycopg.Connection[Any], kinds: Sequence[Kind]) -> list[Kind]:
+    """Those of the kinds that may be claimed now."""
+    paused = conn.execute(query("paused")).fetchall()
+    return [
+        kind
+        for kind in kinds
+        if not any(
+            queue in (None, kind.queue) and task_type in (None, kind.task_type)
+            for queue, task_type in paused
+        )
+    ]
 
 
 def promote(conn: psycopg.Connection[Any], failed_before: datetime | None = None) -> int:

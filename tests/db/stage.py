@@ -12,7 +12,8 @@ from psycopg.rows import namedtuple_row
 
 from runner.backoff import Backoff
 from runner.judge import Judge
-from runner.store.claim import Kind, Place, Places, Row, claim, compose_claim, list_kinds
+from runner.places import Kind, Place, Places
+from runner.store.claim import Row, claim, compose_claim, list_kinds
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
 from tests.servers import Connection, wait_until

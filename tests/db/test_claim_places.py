@@ -25,7 +25,7 @@ class TestPlaces:
         for _ in range(3):
             (found,) = claimer.claim()
             got.append(found.shuffle)
-            claimer.places.took([found], 1000.0)
+            claimer.places.took(found.kind, found.shuffle, found.shuffle, 1000.0)
         assert got == [30.0, 10.0, 20.0]
 
     def test_what_stands_at_the_bounds_is_in_exactly_one_lap(self, db: Connection) -> None:
@@ -61,10 +61,10 @@ class TestPlaces:
         assert (place.at, place.mark) == (998.0, 998.0)
         add(db, shuffle=1000.5)
         (found,) = claimer.claim()
-        claimer.places.took([found], 1000.0)
+        claimer.places.took(found.kind, found.shuffle, found.shuffle, 1000.0)
         add(db, shuffle=999.5)
         (found,) = claimer.claim()  # after a wrap
-        claimer.places.took([found], 1000.0)
+        claimer.places.took(found.kind, found.shuffle, found.shuffle, 1000.0)
         assert place.mark == 998.0
 
     def test_places_of_known_kinds_stay_and_others_go(self, db: Connection) -> None:

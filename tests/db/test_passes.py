@@ -9,7 +9,9 @@ import pytest
 from runner.backoff import Backoff
 from runner.config import FleetConfig
 from runner.judge import Judge
+from runner.places import Places
 from runner.store import drains, passes
+from runner.store.claim import list_kinds
 from tests.db.stage import add, announce, one, row
 from tests.servers import Connection
 
@@ -74,9 +76,9 @@ def test_a_locked_row_is_left_for_the_next_pass(db: Connection, db_url: str) -> 
 def test_odd_times_survive_every_pass(db: Connection, moment: str) -> None:
     task = scheduled(db, moment)
     assert passes.promote(db) == 0
-    next_due, waiting = passes.look(db)
+    next_due = passes.next_due(db)
     assert next_due is None or next_due <= 86_400
-    assert waiting == []
+    assert list_kinds(db) == []
     passes.sweep(db, [], JUDGE)
     passes.prune(db, uuid4())
     assert drains.left(db, None, None).scheduled == 1
@@ -85,7 +87,7 @@ def test_odd_times_survive_every_pass(db: Connection, moment: str) -> None:
 
 def test_a_time_before_all_times_is_due(db: Connection) -> None:
     task = scheduled(db, "-infinity")
-    next_due, _ = passes.look(db)
+    next_due = passes.next_due(db)
     assert next_due is not None
     assert next_due <= 0
     assert passes.promote(db) == 1
@@ -93,37 +95,45 @@ def test_a_time_before_all_times_is_due(db: Connection) -> None:
 
 
 def test_the_next_due_time(db: Connection) -> None:
-    assert passes.look(db) == (None, [])
+    assert passes.next_due(db) is None
     scheduled(db, "infinity")
-    assert passes.look(db)[0] is None
+    assert passes.next_due(db) is None
     scheduled(db, "2999-01-01")
-    assert passes.look(db)[0] == 86_400
+    assert passes.next_due(db) == 86_400
     db.execute("update runner.task set run_at = clock_timestamp() + interval '50 s'")
-    found = passes.look(db)[0]
+    found = passes.next_due(db)
     assert found is not None
     assert 49 < found <= 50
     scheduled(db, LONG_AGO)
-    found = passes.look(db)[0]
+    found = passes.next_due(db)
     assert found is not None
     assert found < 0
 
 
-def test_look_names_each_type_once_and_what_is_paused(db: Connection) -> None:
+def test_kinds_that_wait_and_may_be_claimed(db: Connection) -> None:
     for priority in (1, 5):
         add(db, "t", 3, priority=priority)
     add(db, "u", queue="q")
     add(db, "dead", state="dead")
     db.execute("insert into runner.pause values ('q', null)")
-    waiting = sorted(passes.look(db)[1])
-    assert waiting == [("default", "t", False), ("q", "u", True)]
+    found = list_kinds(db)
+    assert sorted(found) == [("default", "t", 1), ("default", "t", 5), ("q", "u", 5)]
+    assert sorted(passes.without_paused(db, found)) == [("default", "t", 1), ("default", "t", 5)]
     db.execute("insert into runner.pause values (null, 't', clock_timestamp())")
-    assert sorted(passes.look(db)[1]) == waiting
+    assert len(passes.without_paused(db, found)) == 2
+    db.execute("update runner.pause set until = null")
+    assert passes.without_paused(db, found) == []
 
 
 def test_kinds_are_told_apart_by_queue_and_type_not_by_their_letters(db: Connection) -> None:
     for queue, task_type in (("a", "bc"), ("ab", "c"), ("Ä", "ß"), ("a", "b'c"), ("a ", "bc")):
         add(db, task_type, queue=queue)
-    assert len(passes.look(db)[1]) == 5
+    found = list_kinds(db)
+    assert len(found) == 5
+    places = Places()
+    for known in range(6):  # whichever are known already, all are found, each once
+        places.know(found[:known])
+        assert sorted(list_kinds(db, places)) == sorted(found)
 
 
 def test_prune_forgets_what_is_over_and_only_that(db: Connection) -> None:

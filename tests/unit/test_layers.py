@@ -19,7 +19,17 @@ ROOT = Path(runner.__file__).parent
 LAYERS: list[tuple[str, ...]] = [
     (
         *("errors", "clock", "backoff", "task", "config", "text", "payload", "fields", "units"),
-        *("wire", "judge", "observing", "logpipe", "faults", "statements", "_version", "seat"),
+        *(
+            "wire",
+            "judge",
+            "observing",
+            "logpipe",
+            "faults",
+            "statements",
+            "_version",
+            "seat",
+            "places",
+        ),
         *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
         *("explain", "scaffold"),
     ),

@@ -1,17 +1,61 @@
 -- name: kinds
--- Which kinds (queue, type, priority) have ready rows: one index descent a kind, however many rows.
-with recursive kind as (
-    (select queue, task_type, priority from runner.task where state = 'ready'
-     order by queue, task_type, priority limit 1)
-    union all
-    select next.queue, next.task_type, next.priority
-    from kind k cross join lateral (
+-- Which kinds (queue, type, priority) have ready rows, and what this statement could see.
+--
+-- Of a kind that is known, whether there is one above its mark. Kinds that are not are looked for in the
+-- gaps between those that are: a descent lands behind all entries of a known kind, consumed ones too,
+-- which under an old snapshot are many. With nothing known it is a plain loose index scan.
+with recursive known as (
+    select k.*, lead(k.queue) over by_kind as next_queue,
+           lead(k.task_type) over by_kind as next_type,
+           lead(k.priority) over by_kind as next_priority
+    from (select * from unnest(%(queues)s::text[], %(types)s::text[], %(priorities)s::smallint[],
+                               %(marks)s::float8[]) as u(queue, task_type, priority, mark)
+          union all select '', '', -1::smallint, 'infinity') k
+    window by_kind as (order by k.queue, k.task_type, k.priority)
+), between as (
+    select found.*, g.next_queue, g.next_type, g.next_priority
+    from known g cross join lateral (
         select t.queue, t.task_type, t.priority from runner.task t
         where t.state = 'ready'
-          and (t.queue, t.task_type, t.priority) > (k.queue, k.task_type, k.priority)
-        order by t.queue, t.task_type, t.priority limit 1) next
+          and (t.queue, t.task_type, t.priority) > (g.queue, g.task_type, g.priority)
+          and (t.queue, t.task_type, t.priority) < (g.next_queue, g.next_type, g.next_priority)
+        order by t.queue, t.task_type, t.priority limit 1) found
+    where g.next_queue is not null
+    union all
+    select found.*, b.next_queue, b.next_type, b.next_priority
+    from between b cross join lateral (
+        select t.queue, t.task_type, t.priority from runner.task t
+        where t.state = 'ready'
+          and (t.queue, t.task_type, t.priority) > (b.queue, b.task_type, b.priority)
+          and (t.queue, t.task_type, t.priority) < (b.next_queue, b.next_type, b.next_priority)
+        order by t.queue, t.task_type, t.priority limit 1) found
+), beyond as (
+    select found.*
+    from known g cross join lateral (
+        select t.queue, t.task_type, t.priority from runner.task t
+        where t.state = 'ready'
+          and (t.queue, t.task_type, t.priority) > (g.queue, g.task_type, g.priority)
+        order by t.queue, t.task_type, t.priority limit 1) found
+    where g.next_queue is null
+    union all
+    select found.*
+    from beyond b cross join lateral (
+        select t.queue, t.task_type, t.priority from runner.task t
+        where t.state = 'ready'
+          and (t.queue, t.task_type, t.priority) > (b.queue, b.task_type, b.priority)
+        order by t.queue, t.task_type, t.priority limit 1) found
+), kind as (
+    select k.queue, k.task_type, k.priority from known k
+    where exists (
+        select from runner.task t
+        where t.state = 'ready' and t.queue = k.queue and t.task_type = k.task_type
+          and t.priority = k.priority and t.shuffle > k.mark)
+    union all select queue, task_type, priority from between
+    union all select queue, task_type, priority from beyond
 )
-select queue, task_type, priority from kind;
+select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+       case when %(draw)s then pg_current_xact_id()::text::bigint end, k.*
+from (values (1)) as always left join kind k on true;
 
 -- name: claim
 -- Takes up to `wanted` ready tasks and commits: attempt, owner and a fresh fence in one statement.
@@ -90,7 +134,9 @@ with gone as (
               t.max_attempts, t.released, t.fence, t.solo, t.idempotency_key,
               greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at
 )
-select (select count(*) from gone), c.* from (values (1)) as always left join claimed c on true;
+select (select count(*) from gone), pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+       pg_current_xact_id_if_assigned()::text::bigint, c.*
+from (values (1)) as always left join claimed c on true;
 
 -- name: database_seconds
 -- The database's clock.

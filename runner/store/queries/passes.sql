@@ -81,32 +81,17 @@ returning worker_id;
 -- Lets the next drain in.
 delete from runner.worker where worker_id = %(worker_id)s and role = 'drain';
 
--- name: look
--- The poll for all: when the next scheduled task is due, and which kinds wait, one descent each.
-with recursive kind as (
-    (select queue, task_type, priority from runner.task where state = 'ready'
-     order by queue, task_type, priority limit 1)
-    union all
-    select next.queue, next.task_type, next.priority
-    from kind k cross join lateral (
-        select t.queue, t.task_type, t.priority from runner.task t
-        where t.state = 'ready'
-          and (t.queue, t.task_type, t.priority) > (k.queue, k.task_type, k.priority)
-        order by t.queue, t.task_type, t.priority limit 1) next
-), due as (
-    -- Bounded at both ends: infinite times cannot be subtracted from before PostgreSQL 17.
-    select least(extract(epoch from greatest(run_at, '1970-01-01') - clock_timestamp()),
-                 86400)::float8 as next_due
-    from runner.task where state = 'scheduled' and run_at < 'infinity'
-    order by run_at limit 1
-)
-select (select next_due from due) as next_due, k.queue, k.task_type,
-       exists (
-        select from runner.pause p
-        where (p.queue is null or p.queue = k.queue)
-          and (p.task_type is null or p.task_type = k.task_type)
-          and (p.until is null or p.until > clock_timestamp())) as paused
-from (select) as always left join (select distinct queue, task_type from kind) k on true;
+-- name: next_due
+-- Seconds until the next scheduled task is due; null when none is.
+-- Bounded first: before PostgreSQL 17 infinite times cannot be subtracted.
+select least(extract(epoch from greatest(first.at, '1970-01-01') - clock_timestamp()), 86400)::float8
+from (select min(run_at) as at from runner.task
+      where state = 'scheduled' and run_at < 'infinity') first
+where first.at is not null;
+
+-- name: paused
+-- What is not to be claimed for now; null stands for every queue, or every type.
+select queue, task_type from runner.pause where until is null or until > clock_timestamp();
 
 -- name: types_of
 -- The types that the workers of one parent have handlers for.

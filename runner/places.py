@@ -1,0 +1,109 @@
+"""Where somebody who looks for work is within each kind of it. Pure.
+
+Rows of a kind lie by `shuffle`, which grows with the time at which they became ready. Consumed rows stay
+in the index until VACUUM may remove them, and under an old snapshot it may not: whoever starts from the
+beginning each time wades through all of them. So everybody goes on from where they were, wraps to a
+low-water mark, and lets the mark rise when nothing is left below.
+
+A row can still appear below a mark, if its transaction inserted it before the mark rose and commits
+afterwards. Which transactions those are, a snapshot tells: all that were in progress then. Until they
+have ended a lap below the marks is needed from time to time; when there were none, it never is.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+STRATUM_SECONDS = 2.0
+COST_FACTOR = 20  # dear looks: never sooner than this many times their cost, times the workers
+LAP_SECONDS = 60.0  # a lap below the marks is made so often in any case
+MOST_MET = 2000  # kinds to remember; beyond that we begin anew
+NOBODY_KNOWS = 2**63
+
+
+class Kind(NamedTuple):
+    """What claims choose between."""
+
+    queue: str
+    task_type: str
+    priority: int
+
+
+class Snapshot(NamedTuple):
+    """What a statement could see: every transaction below `xmin` has ended, and whoever was in
+    progress has a number below `own`, which the statement drew after it had looked.
+
+    (The xmax of a snapshot would not do: it is the last that has ended, plus one, and transactions
+    beyond it may be in progress.) With both the same, nobody was.
+    """
+
+    xmin: int
+    own: int
+
+
+NO_SNAPSHOT = Snapshot(0, NOBODY_KNOWS)
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one worker is within a kind: the last shuffle it took, and the low-water mark."""
+
+    at: float = float("-inf")
+    mark: float = float("-inf")
+
+
+@dataclass
+class Places:
+    """Places in all kinds that were met. `of`: those that are worth a probe now.
+
+    `unclean`: transactions below this may have left rows below the marks; None when all have ended
+    and a lap has been made since.
+    """
+
+    of: dict[Kind, Place] = field(default_factory=dict)
+    met: dict[Kind, Place] = field(default_factory=dict)
+    snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
+    unclean: int | None = None
+
+    def know(self, kinds: Collection[Kind]) -> None:
+        """Exactly these kinds are worth a probe now; places in those met before stay."""
+        if len(self.met) > MOST_MET:
+            self.met = {}
+        self.of = {kind: self.of.get(kind) or self.met.get(kind) or Place() for kind in kinds}
+        self.met |= self.of
+
+    def listed(self, kinds: Collection[Kind], stratum: float) -> None:
+        """A list found rows of these kinds, and none above the marks of any other."""
+        found = set(kinds)
+        for kind in found:
+            self.met.setdefault(kind, Place())
+        self._raise([place for kind, place in self.met.items() if kind not in found], stratum)
+
+    def took(self, kind: Kind, first: float, last: float, stratum: float) -> None:
+        """Go on behind rows of one kind, with these shuffles; after a wrap, nothing is left below."""
+        place = self.of.get(kind) or self.met.setdefault(kind, Place())
+        if first <= place.at:
+            self._lift(place, min(first, stratum - 2))
+        place.at = last
+
+    def found_nothing(self, stratum: float) -> None:
+        """A look over every kind was empty."""
+        self._raise(list(self.of.values()), stratum)
+
+    def made_lap(self) -> None:
+        """A look below the marks has found nothing more."""
+        if self.unclean is not None and self.snapshot.xmin >= self.unclean:
+            self.unclean = None
+
+    def _raise(self, places: Collection[Place], stratum: float) -> None:
+        for place in places:
+            # To two strata ago, never above: the clock of whoever inserts may be a little behind.
+            self._lift(place, stratum - 2)
+            place.at = max(place.at, place.mark)
+
+    def _lift(self, place: Place, mark: float) -> None:
+        if mark <= place.mark:
+            return
+        place.mark = mark
+        if self.snapshot.xmin < self.snapshot.own:
+            self.unclean = max(self.unclean or 0, self.snapshot.own)

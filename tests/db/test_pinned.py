@@ -1,0 +1,89 @@
+"""Under an old snapshot consumed rows stay in the index: nobody wades through them twice."""
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import IsolationLevel, sql
+
+from runner.places import NO_SNAPSHOT, Kind, Places, Snapshot
+from runner.store.claim import _arrays, list_kinds
+from runner.store.sql import query
+from tests.db.stage import Claimer, add
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+CONSUMED = 5000
+
+
+def buffers(conn: psycopg.Connection[Any], places: Places) -> int:
+    """What one list of the kinds reads."""
+    explain = sql.SQL("explain (analyze, buffers, timing off, format json) ") + query("kinds")
+    conn.execute("analyze runner.task")
+    marks = [place.mark for place in places.met.values()]
+    values = _arrays(places.met) | {"marks": marks, "draw": False}
+    found = [conn.execute(explain, values).fetchone() for _ in range(2)][1]
+    assert found is not None
+    plan = found[0] if isinstance(found[0], list) else json.loads(found[0])
+    node = plan[0]["Plan"]
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
+
+
+def test_a_list_from_the_marks_skips_what_was_consumed(fresh: str) -> None:
+    with psycopg.connect(fresh, autocommit=True) as db, psycopg.connect(fresh) as pin:
+        consume(db, pin)
+
+
+def consume(db: Connection, pin: Connection) -> None:
+    """Fill and empty a kind while a snapshot is held; what a list of the kinds reads then."""
+    places = Places()
+    places.know([Kind("default", "t", 5)])
+    before = buffers(db, places)
+    pin.isolation_level = IsolationLevel.REPEATABLE_READ
+    pin.execute("select count(*) from runner.task")
+    db.execute(
+        "insert into runner.task (task_type, shuffle)"
+        " select 't', 400 * random() from generate_series(1, %s)",
+        [CONSUMED],
+    )
+    db.execute("delete from runner.task")
+    add(db, "u", 1, shuffle=1000.0)
+    assert list_kinds(db, places, draw=True) == [("default", "u", 5)]
+    places.listed([Kind("default", "u", 5)], 500.0)
+    assert places.met[Kind("default", "t", 5)].mark == 498.0
+    after = buffers(db, places)
+    everything = buffers(db, Places())
+    assert everything > CONSUMED / 10  # the check would see it
+    assert after <= 3 * max(before, 10)
+
+
+def test_a_quiet_snapshot_needs_no_lap(db: Connection, db_url: str) -> None:
+    """Only a transaction that was in progress when a mark rose can leave something below it."""
+    claimer = Claimer(db, "t").know(("default", "t", 5))
+    assert claimer.claim() == []
+    claimer.places.snapshot = Snapshot(100, 100)
+    claimer.places.found_nothing(1000.0)
+    assert claimer.places.unclean is None
+    claimer.places.snapshot = Snapshot(100, 105)
+    claimer.places.found_nothing(2000.0)
+    assert claimer.places.unclean == 105
+    claimer.places.snapshot = Snapshot(104, 110)
+    claimer.places.made_lap()  # one of them is in progress still
+    assert claimer.places.unclean == 105
+    claimer.places.snapshot = Snapshot(105, 110)
+    claimer.places.made_lap()
+    assert claimer.places.unclean is None
+
+
+def test_a_writer_in_progress_makes_a_lap_necessary(db: Connection, db_url: str) -> None:
+    claimer = Claimer(db, "t").know(("default", "t", 5))
+    assert claimer.places.snapshot == NO_SNAPSHOT
+    with psycopg.connect(db_url) as slow:
+        slow.execute("insert into runner.task (task_type) values ('t')")
+        assert claimer.claim() == []
+        assert claimer.places.snapshot.xmin < claimer.places.snapshot.own
+        claimer.places.found_nothing(10.0**12)
+        assert claimer.places.unclean is not None
+        slow.commit()
+    assert len(claimer.claim(full=True)) == 1
