@@ -45,11 +45,12 @@ with recursive known as (
           and (t.queue, t.task_type, t.priority) > (b.queue, b.task_type, b.priority)
         order by t.queue, t.task_type, t.priority limit 1) found
 ), kind as (
-    select k.queue, k.task_type, k.priority from known k
-    where exists (
+    select k.queue, k.task_type, k.priority
+    from known k cross join lateral (  -- not `exists`: that may become a join over the whole index
         select from runner.task t
         where t.state = 'ready' and t.queue = k.queue and t.task_type = k.task_type
-          and t.priority = k.priority and t.shuffle > k.mark)
+          and t.priority = k.priority and t.shuffle > k.mark
+        order by t.shuffle limit 1) waiting
     union all select queue, task_type, priority from between
     union all select queue, task_type, priority from beyond
 )
