@@ -84,3 +84,31 @@ def test_workers_of_a_queue_serve_only_that(fresh: str, tmp_path: Path) -> None:
             status = json.loads(run("status", "--json", url=fresh, cwd=tmp_path).stdout)
         assert most == 1
         assert [row["name"] for row in status["queues"] if row["ready"]] == ["third"]
+
+
+def test_unknown_types_are_told_and_wait(fresh: str, tmp_path: Path) -> None:
+    """C5: no attempt is spent on them; an app that knows them does them."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("not_there")
+        with fleets.running(fresh, tmp_path, procs=1) as fleet:
+            line = "task type not implemented: not_there"
+            wait_until(lambda: line in fleet.log(), 20, "it is told")
+            (known,) = work.add("ordinary")
+            wait_until(lambda: work.effects()[known] == 1)
+        row = work.row(task)
+        assert row is not None
+        assert (row["state"], row["attempt"], row["fence"]) == ("ready", 0, 0)
+
+
+def test_without_listen_it_polls(fresh: str, tmp_path: Path) -> None:
+    """B8: as behind a pooler that does not pass NOTIFY on."""
+    listening = "select count(*) from pg_stat_activity where query ilike 'listen%'"
+    with (
+        fleets.work(fresh, tmp_path) as work,
+        fleets.running(fresh, tmp_path, "--no-listen", procs=1),
+    ):
+        fleets.wait_registered(work, 1)
+        for _ in range(2):
+            (task,) = work.add("ordinary")
+            wait_until(lambda task=task: work.effects()[task] == 1, 10)  # type: ignore[misc]
+        assert work.conn.execute(listening).fetchone() == (0,)
