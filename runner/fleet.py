@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from .config import FleetConfig
+from .permits import Permits
 from .roles.log import Log
 from .roles.maintainer import Group, Maintainer
 from .roles.renewer import Renewer
@@ -20,7 +21,6 @@ from .store.claim import NO_BOUNDS, Bounds
 from .store.connect import connected
 from .supervisor.course import Report
 from .supervisor.goals import Goal, RunForever
-from .supervisor.permits import Permits
 from .supervisor.renewals import Renewals
 from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
@@ -60,10 +60,10 @@ def compose(
         os.set_blocking(fd, False)
     permits = None
     if config.drain is not None and config.drain.max_tasks is not None:
-        permits = Permits(config.drain.max_tasks)
+        permits = Permits(config.drain.max_tasks, config.procs)
 
     def worker(seat: Seat, ends: Ends) -> int:
-        return Worker(config, runner_id, seat, ends, bounds).run()
+        return Worker(config, runner_id, seat, ends, bounds, permits).run()
 
     def worker_ends(slot: int) -> dict[str, int]:
         wake_read, wake_write = wakes[sets.index(config.queues_of_slot(slot))]

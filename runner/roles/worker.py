@@ -29,6 +29,7 @@ from ..handling.restore import ProcessState
 from ..handling.session import Disconnected, Former, Session
 from ..judge import Judge
 from ..logpipe import LogPipe, PipeHandler
+from ..permits import Permits
 from ..registry import Registry
 from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
@@ -53,12 +54,14 @@ class Worker:
         seat: Seat,
         ends: Ends,
         bounds: Bounds = NO_BOUNDS,
+        permit: Permits | None = None,
     ) -> None:
         self.config = config
         self.runner_id = runner_id
         self.seat = seat
         self.ends = ends
         self.bounds = bounds
+        self.permit = permit
         self.events = EventWriter(ends.events, seat.incarnation)
         self.log = LogPipe(
             ends.log, config.log_level, role="worker", slot=seat.slot, pid=os.getpid()
@@ -371,21 +374,15 @@ class Worker:
     @contextlib.contextmanager
     def permits(self) -> Iterator[int]:
         """How many handlers may be started, where a drain counts them; the rest is given back."""
-        pipe = self.ends.extra.get("permits")
-        if pipe is None:
+        if self.permit is None:
             yield MOST
             return
-        try:
-            taken = len(os.read(pipe, 8))
-        except BlockingIOError:
-            yield 0
-            return
-        before = self.executor.started
+        taken, before = self.permit.take(self.seat.slot), self.executor.started
         try:
             yield taken
         finally:
-            if (left := taken - (self.executor.started - before)) > 0:
-                os.write(self.ends.extra["permits_back"], b"." * left)
+            used = self.executor.started - before
+            self.permit.give_back(self.seat.slot, taken - used)
 
 
 class Stopping(Disconnected):

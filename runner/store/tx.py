@@ -49,8 +49,8 @@ class Tx(psycopg.Connection[Any]):
 
     While it is lent to a handler, the transaction begins with the handler's first statement, blocks of
     `transaction()` are savepoints, and commit, rollback and close are refused: the task is deleted in
-    this transaction, so only the runner ends it. Between loans only the thread that owns it may use
-    it, so a thread that a handler left behind writes nothing into somebody else's transaction.
+    this transaction, so only the runner ends it. A thread that a handler left behind may not use it any
+    more, neither between loans nor in the next one: it would write into somebody else's transaction.
     """
 
     lent = False
@@ -61,6 +61,8 @@ class Tx(psycopg.Connection[Any]):
         self.cursor_factory = Cursor
         self.server_cursor_factory = ServerCursor
         self._owner = threading.get_ident()
+        self._at_home = frozenset(_threads())  # the app's own, from before any handler
+        self._elders: frozenset[int] = frozenset()  # left behind by handlers before this one
         self._marker = ""
         self.begun = False  # a transaction was begun since the connection was lent
 
@@ -70,6 +72,8 @@ class Tx(psycopg.Connection[Any]):
         """Hand the connection to a handler; `marker` names its claim inside the transaction."""
         self._marker = marker
         self._autocommit = self.begun = False
+        if threading.active_count() != len(self._at_home):
+            self._elders = frozenset(_threads()) - self._at_home
         self.lent = True
 
     def take_back(self, *, one_statement: bool) -> None:
@@ -192,7 +196,8 @@ class Tx(psycopg.Connection[Any]):
 
     def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
         """psycopg's, closed to threads that outlived the handler that started them."""
-        if not self.lent and threading.get_ident() != self._owner:
+        thread = threading.get_ident()
+        if thread != self._owner and (not self.lent or thread in self._elders):
             raise TransactionMisuse("the handler is over, and with it this transaction")
         return super().wait(gen, *args, **kwargs)
 
@@ -260,6 +265,10 @@ class Tx(psycopg.Connection[Any]):
         if self.lent:
             _refuse("autocommit")
         super()._set_autocommit(value)
+
+
+def _threads() -> Iterator[int]:
+    return (thread.ident for thread in threading.enumerate() if thread.ident is not None)
 
 
 def _text_of(statement: Query, connection: psycopg.Connection[Any]) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from ..clock import now
 from ..config import FleetConfig
+from ..permits import Permits
 from ..wire import Order
 from .course import Course
 from .family import Family
 from .goals import Goal
-from .permits import Permits
 from .renewals import Renewals
 from .role import Restart, Role
 from .starts import Starts
@@ -113,7 +113,10 @@ class Staff:
     def grant_permits(self) -> None:
         """Where a drain counts its tasks, let the next ones begin."""
         if self.permits is not None:
-            self.permits.top_up(self.course.view.starts, self.family.workers())
+            living = {child.slot for child in self.family.workers()}
+            for slot in set(range(self.config.procs)) - living:
+                self.permits.forget(slot)
+            self.permits.top_up(self.course.view.starts, living)
 
     def count_idle(self) -> None:
         """Tell the maintainer how many there are to wake."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .. import kernel
 from ..clock import now
 from ..config import FleetConfig
+from ..permits import Permits
 from ..wire import Event, EventReader, Kind, Order, Outcome
 from .child import Child
 from .course import Course, Report
@@ -19,7 +20,6 @@ from .deaths import Deaths
 from .family import Family
 from .goals import Goal
 from .leases import RENEWER, Leases
-from .permits import Permits
 from .renewals import Renewals
 from .role import Role
 from .signals import Traps

@@ -69,7 +69,7 @@ class Backlog:
         statement = self.prepare(list(values)) if generic else compose_claim(self.priorities)
         query = psycopg.sql.SQL("explain (analyze, buffers, timing off, format json) ") + statement
         costs = []
-        for _ in range(3):
+        for _ in range(10):  # chance decides which kind comes first, and so how many are probed
             with self.conn.transaction(force_rollback=True):
                 found = psycopg.ClientCursor(self.conn).execute(query, values).fetchone()
             assert found is not None

@@ -229,11 +229,6 @@ class TestThreads:
             call.result()
         assert effects(db) == 0
 
-    @pytest.mark.xfail(
-        strict=True,
-        reason="while the connection is lent again, who is from before cannot be told from who is not;"
-        " it takes an object for each loan, over the same pgconn",
-    )
     def test_in_the_middle_of_the_next_task(self, tx: Tx, db: Connection) -> None:
         go = threading.Event()
         tx.execute(INSERT)

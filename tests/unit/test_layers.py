@@ -33,7 +33,7 @@ LAYERS: list[tuple[str, ...]] = [
         *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
         *("explain", "scaffold"),
     ),
-    ("kernel", "registry", "app", "embedded", "drivers"),
+    ("kernel", "permits", "registry", "app", "embedded", "drivers"),
     ("store", "enqueueing", "client", "demo_app"),
     ("handling", "roles", "testing", "testing_plugin"),
     ("supervisor",),
