@@ -73,6 +73,8 @@ def drain(
         raise TypeError(f"drain() needs a psycopg.Connection, not {type(conn).__name__}")
     if conn.info.transaction_status == pq.TransactionStatus.INERROR:
         raise UsageError("a statement failed in this transaction: roll it back first")
+    if conn.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+        raise UsageError("the connection is in a pipeline: leave it first")
     guest = Guest(conn)
     try:
         return _Rehearsal(guest, tasks, queues, retries).run(max_tasks)

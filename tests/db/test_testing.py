@@ -196,6 +196,9 @@ def test_what_it_cannot_work_on_is_told(db: Connection, db_url: str) -> None:
             conn.execute("select 1/0")
         with pytest.raises(UsageError, match="roll it back"):
             drain(conn, Registry())
+        conn.rollback()
+        with conn.pipeline(), pytest.raises(UsageError, match="pipeline"):
+            drain(conn, Registry())
 
 
 def test_a_lost_connection_is_an_error_of_the_test(db: Connection, db_url: str) -> None:
