@@ -17,8 +17,8 @@ from .errors import (
 from .task import Task
 
 if TYPE_CHECKING:
-    from .client import Client
     from .enqueueing import aenqueue, aenqueue_many, enqueue, enqueue_many, enqueue_sql
+    from .enqueueing.client import Client
     from .registry import Registry
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 
 # Imported when first asked for: the command line and the parent process need none of them.
 _LAZY = {
-    "Client": "client",
+    "Client": "enqueueing.client",
     "Registry": "registry",
     "aenqueue": "enqueueing",
     "aenqueue_many": "enqueueing",

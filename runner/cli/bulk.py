@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ..envelope import Envelope, from_fields, seal
+from ..enqueueing.envelope import Envelope, from_fields, seal
 from ..errors import InvalidTask, UsageError
 from ..payload import SIZE_LIMIT, loads_strict
 from . import output
@@ -56,9 +56,9 @@ def enqueue_lines(
     settings: Settings, source: Source, as_json: bool, connect_wait_seconds: float
 ) -> None:
     """Add a task for each line in one transaction, and print how many were added and skipped."""
-    from ..batch import Batch
-    from ..drivers import sync_driver
     from ..enqueueing import send
+    from ..enqueueing.batch import Batch
+    from ..enqueueing.drivers import sync_driver
 
     batch = Batch()
     with ExitStack() as stack:

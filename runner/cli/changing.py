@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import NothingChanged
-from ..explain import Gone, explain_gone
+from ..operating.explain import Gone, explain_gone
 from . import asking, output, problems, records
 from .settings import Settings
 

@@ -2,7 +2,7 @@
 
 import click
 
-from .. import explain as explaining
+from ..operating import explain as explaining
 from . import output
 from .choosing import TaskId
 from .database import connect_wait, connection

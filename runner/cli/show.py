@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import NothingChanged
-from ..explain import Gone, explain_gone
+from ..operating.explain import Gone, explain_gone
 from . import output, records
 from .choosing import TaskId
 from .database import connect_wait, connection

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..board import STATES, overview
 from ..errors import NothingChanged
+from ..operating.board import STATES, overview
 from ..units import parse_duration
 from . import output, workers
 from .database import connect_wait, connection

@@ -8,7 +8,7 @@ import click
 
 from .. import app
 from ..errors import ConfigError, RunnerError
-from ..scaffold import Missing, scaffold
+from ..operating.scaffold import Missing, scaffold
 from ..text import safe
 from . import output, problems, records
 from .choosing import Limit

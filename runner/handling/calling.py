@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..hooks import Hooks
 from ..registry import Handler
+from ..registry.hooks import Hooks
 from ..store.tx import Tx
 from ..task import Task
 from .interrupts import Interrupts

@@ -4,7 +4,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from ..explain import MANY, Facts, Gone, Holder, Pause, Staff
+from ..operating.explain import MANY, Facts, Gone, Holder, Pause, Staff
 from .sql import query
 from .tasks import Connection, fate, utc
 

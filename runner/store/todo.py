@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from psycopg.rows import class_row, dict_row, scalar_row
 
-from ..scaffold import Field
+from ..operating.scaffold import Field
 from .sql import query
 from .tasks import Connection, Record, with_zones
 

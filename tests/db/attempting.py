@@ -10,9 +10,9 @@ from runner.handling.calling import Calling
 from runner.handling.interrupts import Interrupts
 from runner.handling.restore import ProcessState
 from runner.handling.session import Session
-from runner.hooks import Hooks
 from runner.judge import Claim, Judge, Verdict
 from runner.registry import Registry
+from runner.registry.hooks import Hooks
 from runner.store.claim import Row
 from runner.store.connect import connect
 from runner.store.ending import delete_done

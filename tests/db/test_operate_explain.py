@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runner.explain import Explanation, Facts, Gone, explain, explain_gone
+from runner.operating.explain import Explanation, Facts, Gone, explain, explain_gone
 from runner.store import operate
 from runner.store.facts import facts
 from tests.db.stage import Claimer, add, announce, one

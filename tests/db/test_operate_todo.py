@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.scaffold import Field
+from runner.operating.scaffold import Field
 from runner.store import todo
 from tests.db.stage import add, announce, one
 from tests.servers import Connection

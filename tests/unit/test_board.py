@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runner.board import overview
+from runner.operating.board import overview
 
 
 def count(queue: str, task_type: str, **numbers: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from runner.explain import Facts, Gone, Holder, Pause, Staff, explain, explain_gone
+from runner.operating.explain import Facts, Gone, Holder, Pause, Staff, explain, explain_gone
 
 AT = "2030-01-31T12:00:00+00:00"
 ONE_IDLE = Staff(workers=1, serving=1, knowing=1, able=1, idle=1, fit=1)

@@ -30,11 +30,10 @@ LAYERS: list[tuple[str, ...]] = [
             "seat",
             "places",
         ),
-        *("models", "envelope", "batch", "hooks", "board", "inspection", "options"),
-        *("explain", "scaffold"),
+        "operating",
     ),
-    ("kernel", "permits", "registry", "app", "embedded", "drivers"),
-    ("store", "enqueueing", "client", "demo_app"),
+    ("kernel", "permits", "registry", "app", "embedded"),
+    ("store", "enqueueing", "demo_app"),
     ("handling", "roles", "testing", "testing_plugin"),
     ("supervisor",),
     ("fleet", "draining"),
@@ -47,10 +46,10 @@ PLACES = {
     "click": ("cli", "__main__"),
     "rich": ("cli.output", "cli.progress", "roles.console", "console"),
     "psycopg": (
-        *("store", "handling", "roles", "fleet", "draining", "embedded", "drivers", "testing"),
+        *("store", "handling", "roles", "fleet", "draining", "embedded", "enqueueing.drivers", "testing"),
     ),
-    "psycopg_pool": ("roles", "client"),
-    "threading": ("store", "client", "handling", "embedded", "drivers", "roles"),
+    "psycopg_pool": ("roles", "enqueueing.client"),
+    "threading": ("store", "enqueueing", "handling", "embedded", "roles"),
 }
 # The parent: what must not even be loaded by its modules.
 PARENT_FORBIDS = {"psycopg", "psycopg_pool", "click", "rich", "threading", "multiprocessing"}

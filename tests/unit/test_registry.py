@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import runner
-from runner import models
 from runner.backoff import Backoff
 from runner.errors import AppError, InvalidParams
-from runner.registry import Registry
+from runner.registry import Registry, models
 from runner.task import Task
 
 HERE = __file__

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from runner.operating.scaffold import Field, Missing, scaffold
 from runner.registry import Registry
-from runner.scaffold import Field, Missing, scaffold
 from runner.task import Task
 
 SINCE = "2030-01-31T12:00:00+00:00"

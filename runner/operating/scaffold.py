@@ -4,9 +4,9 @@ import keyword
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from .errors import InvalidTask
-from .fields import check_type
-from .text import safe
+from ..errors import InvalidTask
+from ..fields import check_type
+from ..text import safe
 
 SAMPLE_CHARACTERS = 200
 HEAD = """\

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from .backoff import Backoff
-from .errors import AppError, InvalidTask
-from .fields import check_type
+from ..backoff import Backoff
+from ..errors import AppError, InvalidTask
+from ..fields import check_type
+from ..task import Task
 from .hooks import ARGUMENTS, Hooks, as_context_manager
 from .inspection import is_async, mark, name_of, place_of, run_of_class, run_of_function, takes
 from .options import judged
-from .task import Task
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 DEFAULT_MAX_ATTEMPTS = 5

@@ -10,8 +10,8 @@ import json
 import sys
 from typing import Any
 
-from .errors import InvalidParams, InvalidTask
-from .text import class_name, safe
+from ..errors import InvalidParams, InvalidTask
+from ..text import class_name, safe
 
 MARK = "__runner_type__"  # on a registered class or function: its task type
 SEVERAL = ()  # in its place: registered under more than one name

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Protocol
 
-from .statements import statement
+from ..statements import statement
 
 Values = Mapping[str, Any]
 

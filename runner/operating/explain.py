@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from .text import one_line, safe
-from .units import duration
+from ..text import one_line, safe
+from ..units import duration
 
 MANY = 10_000  # how many tasks are counted; beyond it there are "more than"
 GONE = "done, or never committed (completed tasks are deleted)"

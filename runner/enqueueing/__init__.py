@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..statements import statement
 from .batch import Batch, gather
 from .drivers import Driver, async_driver, render, sync_driver
 from .envelope import NO_PARAMS, seal
-from .statements import statement
 
 When = datetime | None
 Delay = float | timedelta | None

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..errors import InvalidTask
 from .envelope import Envelope, from_item
-from .errors import InvalidTask
 
 _NULL = "\\N"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -7,9 +7,9 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from .errors import AppError
+from ..errors import AppError
+from ..task import Task
 from .models import MARK, SEVERAL, build, field_names, is_model, own_annotations
-from .task import Task
 
 Run = Callable[[Any, Task], Any]
 

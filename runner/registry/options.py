@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from .backoff import Backoff
-from .errors import AppError
-from .fields import check_max_attempts
-from .text import class_name, safe
-from .units import LONGEST_SECONDS, parse_duration
+from ..backoff import Backoff
+from ..errors import AppError
+from ..fields import check_max_attempts
+from ..text import class_name, safe
+from ..units import LONGEST_SECONDS, parse_duration
 
 
 def judged(options: dict[str, Any]) -> dict[str, Any]:

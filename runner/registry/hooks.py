@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .task import Task
+from ..task import Task
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from .errors import InvalidTask
-from .fields import (
+from ..errors import InvalidTask
+from ..fields import (
     check_delay,
     check_key,
     check_max_attempts,
@@ -15,9 +15,9 @@ from .fields import (
     check_run_at,
     check_type,
 )
-from .models import params_of, type_of
-from .payload import dumps
-from .text import class_name
+from ..payload import dumps
+from ..registry.models import params_of, type_of
+from ..text import class_name
 
 
 class _NoParams:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from .enqueueing import Delay, When, enqueue, enqueue_many
+from . import Delay, When, enqueue, enqueue_many
 from .envelope import NO_PARAMS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Client:
     def _open(self) -> "ConnectionPool[Any]":
         from psycopg_pool import ConnectionPool
 
-        from .store.connect import parse
+        from ..store.connect import parse
 
         with self._lock:
             # After a fork the parent's connections are not ours, not even to close them.
