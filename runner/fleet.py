@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from .config import FleetConfig
+from .maintaining.groups import Group
 from .permits import Permits
 from .roles.log import Log
-from .roles.maintainer import Group, Maintainer
+from .roles.maintainer import Maintainer
 from .roles.renewer import Renewer
 from .roles.worker import Worker
 from .seat import Ends, Seat

@@ -1,46 +1,37 @@
-"""The worker: claims one task at a time and runs its handler, under a lease that its parent renews."""
+"""The worker: claims tasks and runs their handlers, under a lease that its parent renews."""
 
 import contextlib
 import json
-import logging
 import os
 import random
-import socket
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import psycopg
 
-from .. import app, faults, kernel
+from .. import faults, kernel
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..errors import RunnerError
+from ..handling import boot, joining
 from ..handling.attempt import Attempts
-from ..handling.calling import Calling
 from ..handling.executor import Executor
 from ..handling.handoff import Handoff
 from ..handling.interrupts import Interrupts
 from ..handling.lifeline import Lifeline, wait_readable
 from ..handling.looking import Looking
 from ..handling.pace import MOST, Pace
-from ..handling.printing import Printed
-from ..handling.restore import ProcessState
 from ..handling.session import Disconnected, Former, Session
 from ..judge import Judge
-from ..logpipe import LogPipe, PipeHandler
+from ..logpipe import LogPipe
 from ..permits import Permits
-from ..registry import Registry
 from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
-from ..store.connect import connect, parse, tells_of_server
-from ..store.tx import Tx
-from ..store.workers import Identity, register_worker
-from ..task import Task
+from ..store.connect import parse, tells_of_server
 from ..text import error_text
 from ..wire import EventWriter, Kind
 
-RECONNECT_FIRST_SECONDS, RECONNECT_CAP_SECONDS = 0.1, 5.0
+RECONNECT_CAP_SECONDS = 5.0
 IDLE_POLLS = 30  # an idle worker looks of its own this many times less often than the maintainer
 
 
@@ -77,7 +68,8 @@ class Worker:
         self.claim_trouble = ""
         self.trouble_seconds = 0.1
         self.session: Session
-        self.registry: Registry
+        self.executor: Executor
+        self.joined = False  # under any identity yet
 
     # -- the story --------------------------------------------------------------------------------
 
@@ -85,103 +77,87 @@ class Worker:
         """Boot, then serve under one identity after the other until told to stop."""
         kernel.become_subreaper()
         self.interrupts.install()
-        self.printed = [Printed(self.log, stream.buffer) for stream in (sys.stdout, sys.stderr)]
-        sys.stdout, sys.stderr = self.printed
+        printed = boot.capture_prints(self.log)
         self.lifeline.start()
-        if (refusal := self.boot()) is not None:
-            return refusal
-        former: Former | None = None
-        while not self.lifeline.stopping:
-            try:
-                self.open_session(former)
-                former = None
-                self.serve()
-            except Disconnected as lost:
-                former = self.former_after(lost, former)
+        try:
+            self.registry = boot.load(self.config)
+        except RunnerError as error:
+            return self.refuse(error)
+        self.tell_types()
+        self.hooks = boot.SafeHooks(self.registry, self.log)
+        self.hooks.start()
+        self.calling = boot.prepare(self.registry, self.log, self.interrupts, printed)
+        self.serve_until_stopped()
         self.leave()
         return 0
 
-    def former_after(self, lost: Disconnected, former: Former | None) -> Former:
-        """The identity to settle next: one that is not settled yet stays the one."""
-        if former is not None:
-            return former
-        return Former(self.session.worker_id, lost.left, tuple(self.executor.done))
+    def refuse(self, error: RunnerError) -> int:
+        """The app does not load, and a restart will not change that."""
+        self.log.error("fatal", str(error), hint=error.hint, code=error.exit_code)
+        self.events.send(Kind.REFUSED, flag=error.exit_code)
+        return error.exit_code
 
-    def boot(self) -> int | None:
-        """Load the app; the exit code when that is refused."""
-        try:
-            if self.config.app is None:
-                self.registry = Registry()
-            else:
-                self.registry = app.load(self.config.app, self.config.app_dir)
-        except RunnerError as error:
-            self.log.error("fatal", str(error), hint=error.hint, code=error.exit_code)
-            self.events.send(Kind.REFUSED, flag=error.exit_code)
-            return error.exit_code
+    def tell_types(self) -> None:
+        """A drain's summary knows by this which types have a handler."""
         if not len(self.registry) and self.seat.slot == 0:
             self.log.warning("no_handlers", f"app {self.config.app} registers no handlers")
         if (types := self.ends.extra.get("types")) is not None:
             os.pwrite(types, json.dumps(self.registry.types).encode(), 0)
-        self._log_to_pipe()
-        self._call_hooks(self.registry.hooks.on_worker_start)
-        self.interrupts.install()  # the app may have taken it
-        self.calling = Calling(
-            self.interrupts,
-            ProcessState(),
-            self.printed,
-            self.registry.hooks,
-            lambda count: self.log.info(
-                "descendants", f"killed {count} processes that a task left running"
-            ),
-        )
-        return None
 
-    def _call_hooks(self, hooks: Sequence[Callable[[], object]]) -> None:
-        for hook in hooks:
+    def serve_until_stopped(self) -> None:
+        """Under one identity after the other; one that is lost is settled under the next."""
+        self.events.send(Kind.HELLO)
+        former: Former | None = None
+        while not self.lifeline.stopping and not self.is_worn_out():
             try:
-                hook()
-            except Exception as error:
-                self.log.error("hook_failed", f"a hook failed: {error_text(error)}")
+                if self.open_session(former):
+                    former = None
+                    self.serve()
+            except Disconnected as lost:
+                # One that is not settled yet stays the one to settle.
+                done = tuple(self.executor.done) if self.joined else ()
+                former = former or Former(self.session.worker_id, lost.left, done)
 
-    def _on_error(self, task: Task, error: BaseException) -> None:
-        for hook in self.registry.hooks.on_error:
-            try:
-                hook(task, error)
-            except Exception as trouble:
-                self.log.error("hook_failed", f"on_error failed: {error_text(trouble)}")
-
-    def _log_to_pipe(self) -> None:
-        logger = logging.getLogger("runner.task")
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-        logger.addHandler(PipeHandler(self.log))
+    def leave(self) -> None:
+        """Close the connection; the parent has the row settled."""
+        self.hooks.stop()
+        with contextlib.suppress(psycopg.Error, AttributeError):
+            self.session.conn.close()
 
     # -- identity ---------------------------------------------------------------------------------
 
-    def open_session(self, former: Former | None) -> None:
-        """Connect, settle the former identity, and register the new one."""
+    def open_session(self, former: Former | None) -> bool:
+        """Connect, settle the former identity, and register the new one; False when told to stop."""
         self.lifeline.forget()
-        conn = self.connect()
+        conn = joining.connection(self.config, self.seat, self.log, self.rng, self.wait_to_connect)
+        if conn is None:
+            return False
         self.session = Session(conn)
+        worker_id = self.session.worker_id
         # The parent must know the identity before anything can be claimed under it.
-        self.events.send(Kind.HELLO, worker=self.session.worker_id.bytes)
+        self.events.send(Kind.HELLO, worker=worker_id.bytes)
         try:
             if former is not None:
                 self.settle(former)
-            self.register()
+            types, slot = self.registry.types, self.seat.slot
+            joining.register(conn, worker_id, self.runner_id, self.config, slot, types)
             self.looking = Looking(
-                conn,
-                self.session.worker_id,
-                self.config,
-                self.queues,
-                self.registry,
-                self.rng,
-                self.bounds,
+                conn, worker_id, self.config, self.queues, self.registry, self.rng, self.bounds
             )
         except psycopg.Error as error:
             self.session.give_up(error)
-        self.events.send(Kind.REGISTERED, worker=self.session.worker_id.bytes)
+        self.events.send(Kind.REGISTERED, worker=worker_id.bytes)
+        started = self.executor.started if self.joined else 0
         self.executor = self.make_executor()
+        self.executor.started = started
+        self.joined = True
+        return True
+
+    def wait_to_connect(self, seconds: float) -> bool:
+        """Wait before the next try; False when told to stop."""
+        self.pause(seconds)
+        self.events.send(Kind.ALIVE)
+        return not self.lifeline.stopping
 
     def make_executor(self) -> Executor:
         """What works in the new session; how short tasks are is remembered from the old one."""
@@ -191,7 +167,7 @@ class Worker:
             self.calling,
             lambda: self.lifeline.stopping,
             parse(self.config.dsn).get("password"),
-            self._on_error,
+            self.hooks.error,
         )
         return Executor(
             self.config,
@@ -207,55 +183,14 @@ class Worker:
             lambda thorough: self.session.conn.restore(thorough=thorough),
         )
 
-    def connect(self) -> Tx:
-        """A connection, however long that takes; Disconnected when told to stop meanwhile."""
-        if self.seat.incarnation and not hasattr(self, "session"):
-            self.events.send(Kind.HELLO)
-        delay = RECONNECT_FIRST_SECONDS
-        while True:
-            try:
-                return connect(
-                    self.config.dsn,
-                    f"worker {self.seat.slot}",
-                    statement_seconds=self.config.claim_seconds,
-                    factory=Tx,
-                )
-            except psycopg.Error as error:
-                self.log.debug("no_connection", f"cannot connect: {type(error).__name__}")
-            self.pause(delay * (0.5 + self.rng.random()))
-            delay = min(RECONNECT_CAP_SECONDS, delay * 2)
-            if self.lifeline.stopping:
-                raise Stopping
-            self.events.send(Kind.ALIVE)
-
-    def register(self) -> None:
-        """Write the worker's row."""
-        identity = Identity(
-            self.session.worker_id,
-            self.runner_id,
-            socket.gethostname(),
-            os.getpid(),
-            self.seat.slot,
-            self.registry.types,
-            list(self.queues) if self.queues is not None else None,
-            self.config.lease_seconds,
-        )
-        register_worker(self.session.conn, identity)
-
     def settle(self, former: Former) -> None:
         """End what the lost identity held, and tell how."""
-        conn = self.session.conn
         self.handoff.take_all()  # its tokens are of no use to anybody
+        conn = self.session.conn
         outcomes = former.settle(conn, lambda claim: self.judge.released(claim, started=False))
         for left in former.left:
             task, fence = left.claim.task_id, left.claim.fence
             self.events.send(Kind.FINISHED, task=task, fence=fence, flag=outcomes[task])
-
-    def leave(self) -> None:
-        """Close the connection; the parent has the row settled."""
-        self._call_hooks(self.registry.hooks.on_worker_stop)
-        with contextlib.suppress(psycopg.Error, AttributeError):
-            self.session.conn.close()
 
     # -- work -------------------------------------------------------------------------------------
 
@@ -276,7 +211,7 @@ class Worker:
     def is_worn_out(self) -> bool:
         """Whether this process has done as much as it is to do, and is to be replaced."""
         most = self.config.max_tasks_per_child
-        return most is not None and self.executor.started >= most
+        return most is not None and self.joined and self.executor.started >= most
 
     def look(self, permitted: int) -> list[Row]:
         """Claim tasks if there are any. From before the claim on the lease is what we live by."""
@@ -383,7 +318,3 @@ class Worker:
         finally:
             used = self.executor.started - before
             self.permit.give_back(self.seat.slot, taken - used)
-
-
-class Stopping(Disconnected):
-    """Told to stop while there was no connection."""

@@ -1,0 +1,69 @@
+"""LISTEN, on a connection of its own. What it hears is a hint; polling is the truth."""
+
+import random
+from collections.abc import Iterator
+
+import psycopg
+
+from .. import faults
+from ..clock import now
+from ..store import passes
+from ..store.connect import connect
+
+AGAIN_FIRST_SECONDS, AGAIN_CAP_SECONDS = 0.2, 5.0
+CHECK_SECONDS = 15.0  # a link that has been silent for so long is asked something
+
+
+class Listener:
+    """Connects again for ever; deaf meanwhile."""
+
+    def __init__(self, dsn: str, rng: random.Random, *, wanted: bool) -> None:
+        self._dsn = dsn
+        self._rng = rng
+        self._wanted = wanted
+        self._conn: psycopg.Connection[object] | None = None
+        self._again_at = 0.0
+        self._again_seconds = AGAIN_FIRST_SECONDS
+        self._heard_at = 0.0
+
+    @property
+    def fds(self) -> list[int]:
+        """What turns readable when there is something to hear."""
+        return [] if self._conn is None else [self._conn.fileno()]
+
+    def keep(self) -> bool:
+        """Connect where that is due, or see that the link is alive; True when it has just begun to
+        listen, and what came meanwhile was not heard."""
+        at = now()
+        try:
+            if self._conn is not None:
+                if at - self._heard_at > CHECK_SECONDS:
+                    passes.ask(self._conn)
+                    self._heard_at = at
+            elif self._wanted and at >= self._again_at:
+                self._conn = connect(self._dsn, "listener")
+                passes.listen(self._conn)
+                self._again_seconds = AGAIN_FIRST_SECONDS
+                self._heard_at = at
+                return True
+        except psycopg.Error:
+            self._lose()
+        return False
+
+    def hear(self) -> Iterator[tuple[str, int]]:
+        """The queues that were named, each with a number of tasks; '' is every queue."""
+        faults.point("hear")
+        self._heard_at = now()
+        try:
+            for notification in self._conn.notifies(timeout=0) if self._conn else ():
+                count, _, queue = notification.payload.partition(" ")
+                yield queue, int(count) if count.isdecimal() else 1
+        except psycopg.Error:
+            self._lose()
+
+    def _lose(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+        self._conn = None
+        self._again_at = now() + self._again_seconds * (0.5 + self._rng.random())
+        self._again_seconds = min(AGAIN_CAP_SECONDS, self._again_seconds * 2)
