@@ -4,23 +4,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .. import faults
-from ..clock import now
-from ..config import FleetConfig
-from ..judge import Claim, Judge
-from ..logpipe import LogPipe
+from ..judge import Claim
 from ..registry import Handler, Registry
 from ..store import ending
 from ..store.claim import Row
-from ..task import Task
-from ..text import attempts
-from ..wire import EventWriter, Kind, Outcome, Token
-from .attempt import Attempts, Ended
+from ..wire import Kind, Token
+from .attempt import Attempts
 from .group import Group, may_share
 from .handoff import Handoff
-from .lifeline import Lifeline
 from .pace import BATCH_SECONDS, Pace
 from .session import Session
+from .telling import Telling
 
 THOROUGH_EVERY = 100  # tasks, after which the session is reset whatever has been seen
 
@@ -29,19 +23,14 @@ THOROUGH_EVERY = 100  # tasks, after which the session is reset whatever has bee
 class Executor:
     """Works through batches. `done` are rows still to be deleted, the oldest first."""
 
-    config: FleetConfig
     session: Session
     registry: Registry
     attempts: Attempts
-    judge: Judge
-    events: EventWriter
-    lifeline: Lifeline
+    telling: Telling
     handoff: Handoff
     pace: Pace
-    log: LogPipe
-    tidy: Callable[[bool], None]
+    stopping: Callable[[], bool]
     done: list[Token] = field(default_factory=list)
-    started: int = 0
     _first_done_at: float = 0.0
 
     def work_through(self, rows: Sequence[Row]) -> None:
@@ -50,11 +39,11 @@ class Executor:
         handler = self.registry[first.task_type]
         row: Row | None = first
         if rest and handler.group:
-            row = Group(self, handler).run(first, self.handoff.next)
-        while row is not None and not self.lifeline.stopping:
+            row = self._run_group(handler, first)
+        while row is not None and not self.stopping():
             self.run(handler, row)
             row = self.handoff.next()
-        self.events.flush()
+        self.telling.events.flush()
         if row is not None:
             self.give_back([Token(row.task_id, row.fence), *self.handoff.take_all()])
 
@@ -79,34 +68,32 @@ class Executor:
     def run(self, handler: Handler, row: Row) -> None:
         """From STARTED to FINISHED, or to DONE."""
         claim = row.claim
-        task = self.begin(handler, row)
+        task = self.telling.begin(handler, row)
         began = time.monotonic()
-        ended = self.attempts.run(
-            handler,
-            task,
-            claim,
-            lambda: self.events.send(Kind.ENDING, task=task.id, fence=task.fence),
-        )
+        ended = self.attempts.run(handler, task, claim, lambda: self.telling.ending(claim))
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
             self._note_done(claim)
         else:
-            self.finished(claim, ended.outcome)
-        self.tell(task, ended, seconds)
-        self.tidy(self.started % THOROUGH_EVERY == 0)
+            self.telling.finished(claim, ended.outcome)
+        self.telling.tell(task, ended, seconds)
+        self.tidy()
 
-    def begin(self, handler: Handler, row: Row) -> Task:
-        """Say that the handler starts; what it is given."""
-        limit = handler.timeout if handler.timeout is not None else self.config.timeout_seconds
-        limit_at = now() + limit if limit else None
-        self.started += 1
-        self.events.send(Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0)
-        faults.point("after_started")
-        return row.task(limit_at, self._report_progress)
+    def tidy(self) -> None:
+        """Undo what handlers left in the session."""
+        thorough = self.telling.started % THOROUGH_EVERY == 0
+        self.session.conn.restore(thorough=thorough)
 
-    def _report_progress(self, task: Task, done: int, total: int) -> None:
-        self.events.send(Kind.PROGRESS, task=task.id, fence=total, count=done)
+    def _run_group(self, handler: Handler, first: Row) -> Row | None:
+        """Run a group; the first row that is to run by itself, not begun."""
+        began = time.monotonic()
+        group = Group(self.session, handler, self.attempts, self.telling, self.stopping)
+        row = group.run(first, self.handoff.next)
+        seconds = time.monotonic() - began
+        self.pace.took(handler.name, seconds / max(1, len(group.members)))
+        self.tidy()
+        return row
 
     # -- deletions that travel together -----------------------------------------------------------
 
@@ -115,13 +102,13 @@ class Executor:
         if not self.done:
             self._first_done_at = time.monotonic()
         self.done.append(Token(claim.task_id, claim.fence))
-        self.events.defer(Kind.DONE, task=claim.task_id, fence=claim.fence)
+        self.telling.events.defer(Kind.DONE, task=claim.task_id, fence=claim.fence)
         if time.monotonic() - self._first_done_at > BATCH_SECONDS:
             self.clear()
 
     def clear(self) -> None:
         """Delete what is done, in a statement of its own."""
-        self.events.flush()
+        self.telling.events.flush()
         if self.done:
             ending.delete_done(self.session.conn, self.session.worker_id, self.done)
             self.cleared()
@@ -129,39 +116,5 @@ class Executor:
     def cleared(self) -> None:
         """What was done has been deleted."""
         if self.done:
-            self.events.send(Kind.CLEARED, count=len(self.done))
+            self.telling.events.send(Kind.CLEARED, count=len(self.done))
             self.done.clear()
-
-    # -- telling ----------------------------------------------------------------------------------
-
-    def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """The claim is over; the parent hears of it with the next event."""
-        self.events.defer(Kind.FINISHED, task=claim.task_id, fence=claim.fence, flag=outcome)
-
-    def tell(self, task: Task, ended: Ended, seconds: float) -> None:
-        """Log how it went; people hear only of what people must fix."""
-        outcome, verdict = ended.outcome, ended.verdict
-        if outcome is Outcome.OK and not self.log.tells("debug"):
-            return
-        fields: dict[str, object] = {
-            "task": task.id,
-            "type": task.type,
-            "queue": task.queue,
-            "attempt": task.attempt,
-            "seconds": round(seconds, 3),
-        }
-        what = f"{task.type} {task.id}"
-        if outcome is Outcome.OK:
-            self.log.debug("done", f"{what} done", **fields)
-        elif outcome is Outcome.LOST:
-            self.log.warning("lost_lease", f"{what} lost lease: nothing was written", **fields)
-        elif verdict is not None:
-            fields |= {"cause": verdict.cause, "error": verdict.error}
-            why = verdict.error or verdict.cause
-            if outcome is Outcome.DEAD:
-                self.log.error(
-                    "dead", f"{what} is dead after {attempts(task.attempt)}: {why}", **fields
-                )
-            else:
-                word = outcome.name.lower()
-                self.log.info(word, f"{what} {word}: {why}", **fields)

@@ -6,9 +6,8 @@ together. When that fails, all of them are given back, to be run one by one: a t
 before never shares a transaction.
 """
 
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 
@@ -16,12 +15,10 @@ from ..judge import Claim, Verdict
 from ..registry import Handler
 from ..store.claim import Row
 from ..task import Task
-from ..wire import Kind, Outcome, Token
-from .attempt import Ended
-from .session import Left
-
-if TYPE_CHECKING:
-    from .executor import Executor
+from ..wire import Outcome, Token
+from .attempt import Attempts, Ended
+from .session import Left, Session
+from .telling import Telling
 
 
 def may_share(row: Row) -> bool:
@@ -39,13 +36,22 @@ class Member(NamedTuple):
 
 
 class Group:
-    """Runs one group in the session of an executor."""
+    """Runs one group."""
 
-    def __init__(self, executor: "Executor", handler: Handler) -> None:
-        self.executor = executor
+    def __init__(
+        self,
+        session: Session,
+        handler: Handler,
+        attempts: Attempts,
+        telling: Telling,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.session = session
         self.handler = handler
-        self.session = executor.session
-        self.judge = executor.judge
+        self.attempts = attempts
+        self.judge = attempts.judge
+        self.telling = telling
+        self.stopping = stopping
         self.members: list[Member] = []
 
     def run(self, first: Row, following: Callable[[], Row | None]) -> Row | None:
@@ -55,35 +61,32 @@ class Group:
         conn = self.session.conn
         marker = f"group {first.task_id}.{first.fence}"
         row: Row | None = first
-        began = time.monotonic()
         try:
             conn.begin_group(marker)
-            while row is not None and may_share(row) and not self.executor.lifeline.stopping:
+            while row is not None and may_share(row) and not self.stopping():
                 self._run_member(row)
                 row = following()
         except psycopg.Error as error:
             self._undo(error)
         else:
             self._commit(marker)
-        seconds = time.monotonic() - began
-        self.executor.pace.took(self.handler.name, seconds / max(1, len(self.members)))
         self._end()
         return row
 
     def _run_member(self, row: Row) -> None:
         """One handler; psycopg.Error when the transaction cannot go on after it."""
-        executor, conn = self.executor, self.session.conn
+        conn = self.session.conn
         claim = row.claim
-        task = executor.begin(self.handler, row)
+        task = self.telling.begin(self.handler, row)
         conn.lend_again()
-        error = executor.attempts.calling.call(self.handler, conn, task)
+        error = self.attempts.calling.call(self.handler, conn, task)
         conn.take_back(one_statement=False)
-        error = error or executor.attempts.misuse()
+        error = error or self.attempts.misuse()
         if error is None:
             self.members.append(Member(task, claim))
             conn.keep_member()
             return
-        verdict = executor.attempts.verdict(error, self.handler, claim)
+        verdict = self.attempts.verdict(error, self.handler, claim)
         self.members.append(Member(task, claim, verdict, error))
         conn.undo_member()
 
@@ -126,8 +129,7 @@ class Group:
 
     def _announce_end(self) -> None:
         if self.members:
-            last = self.members[-1].claim
-            self.executor.events.send(Kind.ENDING, task=last.task_id, fence=last.fence)
+            self.telling.ending(self.members[-1].claim)
 
     def _end(self) -> None:
         """Write what is not written yet, and tell how each came out."""
@@ -136,10 +138,9 @@ class Group:
             if one.verdict is not None:
                 outcome = self._write(one, self.members[number + 1 :])
                 if one.error is not None and one.verdict.failed:
-                    self.executor.attempts.on_error(one.task, one.error)
-            self.executor.finished(one.claim, outcome)
-            self.executor.tell(one.task, Ended(outcome, one.verdict), 0.0)
-        self.executor.tidy(False)
+                    self.attempts.on_error(one.task, one.error)
+            self.telling.finished(one.claim, outcome)
+            self.telling.tell(one.task, Ended(outcome, one.verdict), 0.0)
 
     def _write(self, one: Member, later: list[Member]) -> Outcome:
         assert one.verdict is not None

@@ -22,6 +22,7 @@ from ..handling.lifeline import Lifeline, wait_readable
 from ..handling.looking import Looking
 from ..handling.pace import MOST, Pace
 from ..handling.session import Disconnected, Former, Session
+from ..handling.telling import Telling
 from ..judge import Judge
 from ..logpipe import LogPipe
 from ..permits import Permits
@@ -64,6 +65,7 @@ class Worker:
         self.queues = config.queues_of_slot(seat.slot)
         self.handoff = Handoff(ends.extra["tokens"], ends.extra["tokens_back"])
         self.pace = Pace()
+        self.telling = Telling(config, self.events, self.log)
         self.was_woken = False
         self.claim_trouble = ""
         self.trouble_seconds = 0.1
@@ -147,9 +149,7 @@ class Worker:
         except psycopg.Error as error:
             self.session.give_up(error)
         self.events.send(Kind.REGISTERED, worker=worker_id.bytes)
-        started = self.executor.started if self.joined else 0
         self.executor = self.make_executor()
-        self.executor.started = started
         self.joined = True
         return True
 
@@ -170,17 +170,13 @@ class Worker:
             self.hooks.error,
         )
         return Executor(
-            self.config,
             self.session,
             self.registry,
             attempts,
-            self.judge,
-            self.events,
-            self.lifeline,
+            self.telling,
             self.handoff,
             self.pace,
-            self.log,
-            lambda thorough: self.session.conn.restore(thorough=thorough),
+            lambda: self.lifeline.stopping,
         )
 
     def settle(self, former: Former) -> None:
@@ -211,7 +207,7 @@ class Worker:
     def is_worn_out(self) -> bool:
         """Whether this process has done as much as it is to do, and is to be replaced."""
         most = self.config.max_tasks_per_child
-        return most is not None and self.joined and self.executor.started >= most
+        return most is not None and self.telling.started >= most
 
     def look(self, permitted: int) -> list[Row]:
         """Claim tasks if there are any. From before the claim on the lease is what we live by."""
@@ -312,9 +308,9 @@ class Worker:
         if self.permit is None:
             yield MOST
             return
-        taken, before = self.permit.take(self.seat.slot), self.executor.started
+        taken, before = self.permit.take(self.seat.slot), self.telling.started
         try:
             yield taken
         finally:
-            used = self.executor.started - before
+            used = self.telling.started - before
             self.permit.give_back(self.seat.slot, taken - used)

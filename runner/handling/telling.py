@@ -1,0 +1,72 @@
+"""What is said of each task: to the parent, by events, and to people, in the log."""
+
+from dataclasses import dataclass
+
+from .. import faults
+from ..clock import now
+from ..config import FleetConfig
+from ..judge import Claim
+from ..logpipe import LogPipe
+from ..registry import Handler
+from ..store.claim import Row
+from ..task import Task
+from ..text import attempts
+from ..wire import EventWriter, Kind, Outcome
+from .attempt import Ended
+
+
+@dataclass
+class Telling:
+    """Counts the handlers begun."""
+
+    config: FleetConfig
+    events: EventWriter
+    log: LogPipe
+    started: int = 0
+
+    def begin(self, handler: Handler, row: Row) -> Task:
+        """Say that the handler starts; what it is given."""
+        limit = handler.timeout if handler.timeout is not None else self.config.timeout_seconds
+        limit_at = now() + limit if limit else None
+        self.started += 1
+        self.events.send(Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0)
+        faults.point("after_started")
+        return row.task(limit_at, self._progress)
+
+    def _progress(self, task: Task, done: int, total: int) -> None:
+        self.events.send(Kind.PROGRESS, task=task.id, fence=total, count=done)
+
+    def ending(self, claim: Claim) -> None:
+        """Precedes every statement that ends the claim."""
+        self.events.send(Kind.ENDING, task=claim.task_id, fence=claim.fence)
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        """The claim is over; the parent hears of it with the next event."""
+        self.events.defer(Kind.FINISHED, task=claim.task_id, fence=claim.fence, flag=outcome)
+
+    def tell(self, task: Task, ended: Ended, seconds: float) -> None:
+        """Log how it went; people hear only of what people must fix."""
+        outcome, verdict = ended.outcome, ended.verdict
+        if outcome is Outcome.OK and not self.log.tells("debug"):
+            return
+        fields: dict[str, object] = {
+            "task": task.id,
+            "type": task.type,
+            "queue": task.queue,
+            "attempt": task.attempt,
+            "seconds": round(seconds, 3),
+        }
+        what = f"{task.type} {task.id}"
+        if outcome is Outcome.OK:
+            self.log.debug("done", f"{what} done", **fields)
+        elif outcome is Outcome.LOST:
+            self.log.warning("lost_lease", f"{what} lost lease: nothing was written", **fields)
+        elif verdict is not None:
+            fields |= {"cause": verdict.cause, "error": verdict.error}
+            why = verdict.error or verdict.cause
+            if outcome is Outcome.DEAD:
+                count = attempts(task.attempt)
+                self.log.error("dead", f"{what} is dead after {count}: {why}", **fields)
+            else:
+                word = outcome.name.lower()
+                self.log.info(word, f"{what} {word}: {why}", **fields)
