@@ -59,7 +59,7 @@ def drain(
         schema.check(conn)
         since = _first_pass(conn, config)
         runnable = drains.runnable(conn, queues, config.procs)
-        if not runnable:
+        if not runnable and not _is_worth_waiting(conn, config, queues):
             return _summary(drains.left(conn, queues, None), None, now() - begun)
         lock = uuid4()
         if overlap == "skip" and not drains.take_lock(conn, lock, runner_id, queues, config):
@@ -70,7 +70,7 @@ def drain(
     assert limits is not None
     goal = RunUntilDrained(
         config.procs,
-        runnable,
+        max(1, runnable),
         limits.max_seconds,
         limits.max_tasks,
         limits.linger_seconds,
@@ -88,6 +88,19 @@ def drain(
     with connected(config.dsn, "drain", connect_wait_seconds) as conn:
         drains.release_lock(conn, lock)
         return _summary(drains.left(conn, queues, known), report, now() - begun)
+
+
+def _is_worth_waiting(
+    conn: psycopg.Connection[Any], config: FleetConfig, queues: list[str] | None
+) -> bool:
+    """Whether to go on although nothing is runnable now: asked to linger, or a failed task is due
+    again within the time that was given for retries."""
+    limits = config.drain
+    assert limits is not None
+    if limits.linger_seconds > 0:
+        return True
+    wait = limits.wait_retries_seconds
+    return wait is not None and passes.retry_within(conn, queues, wait)
 
 
 def _first_pass(conn: psycopg.Connection[Any], config: FleetConfig) -> datetime:

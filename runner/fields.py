@@ -64,7 +64,9 @@ def check_run_at(moment: datetime) -> datetime:
     if not isinstance(moment, datetime):
         raise InvalidTask(f"run_at: {class_name(moment)} is no datetime")
     if moment.utcoffset() is None:
-        raise InvalidTask("run_at: without a time zone; give it one, such as datetime.now(UTC)")
+        raise InvalidTask(
+            "run_at: without a time zone (write 2030-01-31T12:00:00+00:00, or an aware datetime)"
+        )
     try:
         if EARLIEST <= moment < LATEST:
             return moment

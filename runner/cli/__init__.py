@@ -26,6 +26,7 @@ def run(arguments: Sequence[str]) -> int:
         output.flush()
     except BaseException as error:
         code = problems.report(error, settings)
+    output.settle_streams()
     return code
 
 

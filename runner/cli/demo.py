@@ -30,8 +30,10 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 RUN = "import sys; sys.path.append(sys.argv.pop(1)); from runner.cli import main; main()"
 NEXT = """\
 look at it:   runner db psql -c 'select * from runner_demo.file order by bytes desc limit 5'
-your own:     write a tasks.py with a Registry, set DATABASE_URL, then
-              runner init; runner enqueue TYPE '{"some": "params"}'; runner start --procs 8"""
+your own:     write a tasks.py with a Registry, set DATABASE_URL (or, without a server of your own:
+              export DATABASE_URL="$(runner db url)"; runner db start), then
+              runner init; runner enqueue TYPE '{"some": "params"}'; runner start --procs 8
+              (`runner` is scripts/runner here, .venv/bin/runner, or what pip has installed)"""
 
 
 class NotWhole(NothingChanged):

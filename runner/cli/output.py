@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import RunnerError
 from ..text import safe
 from ..units import duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Record = Mapping[str, Any]
 
@@ -67,10 +70,24 @@ def _told() -> Iterator[None]:
 
 
 def _let_go_of_stdout() -> None:
+    _let_go_of(sys.stdout)
+
+
+def _let_go_of(stream: TextIO) -> None:
     """What is still buffered must go somewhere, else the interpreter complains at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def settle_streams() -> None:
+    """At the very end: a stream that cannot be written must not change the exit code (Python would
+    make it 120)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _let_go_of(stream)
 
 
 def write_json(record: Record) -> None:
@@ -97,20 +114,47 @@ def write_rows(
 
 
 def _write_table(names: Sequence[str], records: Sequence[Record], title: str | None) -> None:
-    from rich.box import SIMPLE_HEAD
+    """As a table if it fits; without the columns that hold nothing; else stacked, a line a field."""
     from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    table = _table(names, records, title)
+    if console.measure(table).maximum > console.width:
+        names = [name for name in names if any(record.get(name) is not None for record in records)]
+        table = _table(names, records, title)
+    with _told():
+        if console.measure(table).maximum <= console.width:
+            console.print(table)
+        else:
+            _write_stacked(names, records, title)
+
+
+def _write_stacked(names: Sequence[str], records: Sequence[Record], title: str | None) -> None:
+    width = max((len(_label(name)) for name in names), default=0)
+    if title:
+        write(safe(title) + "\n")
+    for record in records:
+        for name in names:
+            write(f"  {_label(name):<{width}}  {_as_shown(name, record.get(name))}\n")
+        write("\n")
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("_seconds").replace("_", " ")
+
+
+def _table(names: Sequence[str], records: Sequence[Record], title: str | None) -> "Table":
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title and Text(safe(title)), box=SIMPLE_HEAD, title_justify="left")
     for name in names:
         numbers = all(isinstance(record.get(name), int | float | None) for record in records)
-        label = name.removesuffix("_seconds").replace("_", " ")
-        table.add_column(Text(label), justify="right" if numbers else "left")
+        table.add_column(Text(_label(name)), justify="right" if numbers else "left", no_wrap=True)
     for record in records:
         table.add_row(*(Text(_as_shown(name, record.get(name))) for name in names))
-    with _told():
-        Console(file=sys.stdout, highlight=False).print(table)
+    return table
 
 
 def _as_json(value: object) -> object:

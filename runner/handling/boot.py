@@ -39,7 +39,8 @@ def prepare(
     logger.addHandler(PipeHandler(log))
 
     def tell_killed(count: int) -> None:
-        log.info("descendants", f"killed {count} processes that a task left running")
+        what = "a process" if count == 1 else f"{count} processes"
+        log.info("descendants", f"killed {what} that a task left running")
 
     interrupts.install()  # the app may have taken it
     return Calling(interrupts, ProcessState(), printed, registry.hooks, tell_killed)

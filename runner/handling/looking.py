@@ -124,9 +124,12 @@ class Looking:
         return rows
 
     def _list(self, at_least_seconds: float) -> bool:
-        """List the kinds anew if that is due; True when it was done."""
+        """List the kinds anew if that is due; True when it was done.
+
+        At zero it is due whatever a list costs: the end of a drain hangs on it.
+        """
         begun = now()
-        if begun < self._list_at - LIST_SECONDS + at_least_seconds:
+        if at_least_seconds and begun < self._list_at - LIST_SECONDS + at_least_seconds:
             return False
         found = list_kinds(self._conn, self._places)
         listed = [kind for kind in found if self._ours(kind)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..logpipe import LEVELS
 from ..seat import Ends, Seat
-from ..text import one_line
+from ..text import one_line, safe
 from ..wire import EventWriter, Kind
 
 ALIVE_SECONDS = 5.0
@@ -83,12 +83,17 @@ def as_json(record: dict[str, Any]) -> str:
     return json.dumps({"time": stamp, **record})
 
 
+def shown(value: object) -> str:
+    """Anything as one line that does nothing to a terminal: handlers put what they like into it."""
+    return safe(one_line(str(value)))
+
+
 def as_text(record: dict[str, Any]) -> str:
     """The record as a line for people."""
-    message = one_line(str(record.get("message", "")))
+    message = shown(record.get("message", ""))
     if record.get("event") == "fatal":
         hint = record.get("hint")
-        lines = [f"runner: error: {message}", *([f"hint: {one_line(str(hint))}"] if hint else [])]
+        lines = [f"runner: error: {message}", *([f"hint: {shown(hint)}"] if hint else [])]
         return "\n".join(lines)
     clock = time.strftime("%H:%M:%S", time.localtime(float(record.get("at", 0.0))))
     level = str(record.get("level", "info")).upper()
@@ -98,4 +103,4 @@ def as_text(record: dict[str, Any]) -> str:
         who = f"{who} task {record['task']}"
     dropped = record.get("dropped_before")
     note = f" ({dropped} lines were dropped before this one)" if dropped else ""
-    return f"{clock} {level:<7} {one_line(str(who))}: {message}{note}"
+    return f"{clock} {level:<7} {shown(who)}: {message}{note}"

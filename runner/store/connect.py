@@ -18,6 +18,7 @@ OLDEST_SERVER = 140000
 CONNECT_RETRY_SECONDS = 0.5
 
 _URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
+_ANY_URL = re.compile(r"^[a-z][a-z0-9+.-]*://")
 _HOSTS = re.compile(r"[\w.:,-]*|[/@][^;=]*")  # names and addresses, or a directory of sockets
 _PORTS = re.compile(r"[0-9,]*")
 
@@ -28,13 +29,18 @@ _Connection = TypeVar("_Connection", bound=psycopg.Connection[Any])
 _INFRASTRUCTURE = ("08", "57P0", "53300", "25006")
 _REFUSED = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
-    r'|role ".*" does not exist|database ".*" does not exist|invalid .*option|permission denied'
-    r"|is not permitted to log in|definition of service"
+    r'|role ".*" does not exist|database ".*" does not exist|invalid .*(option|value|number)'
+    r"|permission denied|is not permitted to log in|definition of service"
 )
 
 
 def parse(url: str) -> dict[str, Any]:
     """The parts of a connection string or URL; ConfigError, which never repeats it, if unreadable."""
+    if _ANY_URL.match(url) and not _URL.match(url):
+        raise ConfigError(
+            "this is no PostgreSQL URL: it must begin with postgresql://",
+            hint="write postgresql://user@host:port/name",
+        )
     try:
         parts = conninfo_to_dict(_URL.sub("postgresql://", url))
     except (psycopg.ProgrammingError, UnicodeError):

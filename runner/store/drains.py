@@ -75,7 +75,7 @@ def left(
     for row in rows:
         if row.state == "scheduled":
             found.scheduled += row.count
-        elif known is None or row.task_type in known:
+        elif known is None or row.task_type in known or row.state == "running":
             found.ready += row.count
         else:
             found.unknown += row.count

@@ -15,11 +15,15 @@ class Why(enum.Enum):
 
     LEASE = "lease lost"
     LIMIT = "time limit"
+    DEAF = "killed by its lease timer: it could not hear that its lease was extended"
     TAKEN = "its task was taken away"
     STOP = "stopped"
     SILENT = "silent"
     BOOT = "did not report ready in time"
     RECYCLED = "recycled"
+
+
+TIMER_SECONDS = 0.15  # from the kernel timer of a child to our hearing of its death
 
 
 @dataclass(slots=True)
@@ -69,9 +73,11 @@ class Child:
     former: list[bytes] = field(default_factory=list)  # identities that it has to settle itself
     registered: bool = False
     deadline: float | None = None  # D: lease_until on this clock
+    deadlines: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # the last ones sent
     work: Work | None = None
     idle: bool = False  # it looked and holds nothing
     idle_look: float = 0.0  # when its last look that was full and empty began
+    asked_to_look_at: float = 0.0
     done_tasks: deque[Token] = field(default_factory=deque)  # through, and not deleted yet
     handed_back: bool = False  # the rest of its batch was taken back
     taken: bool = False  # its claim is no longer its own
@@ -99,6 +105,7 @@ class Child:
                 self.worker = event.worker
                 self.registered = False
                 self.deadline = None
+                self.deadlines.clear()
             case Kind.REGISTERED:
                 self.registered = True
                 self.former.clear()
@@ -136,7 +143,7 @@ class Child:
         never = float("inf")
         yield Doom(never, never, Why.STOP)
         if self.taken:
-            yield Doom(now, now, Why.TAKEN)
+            yield Doom(now, now, Why.TAKEN if self.work is not None else Why.LEASE)
         if self.work is not None and self.deadline is not None and "no-kill" not in config.unsafe:
             yield Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
         if self.work is not None and not self.work.ending:
@@ -163,7 +170,7 @@ class Child:
     def how_it_ended(self, now: float, killed_by_timer: bool) -> How:
         """What its death means for the claim it had begun."""
         why = self.kill_for or self.term_for
-        if killed_by_timer and self.deadline is not None and now >= self.deadline:
+        if killed_by_timer and (self.past_its_lease(now) or self.was_deaf(now)):
             return How.LEASE_LOST
         match why:
             case Why.LEASE | Why.TAKEN:
@@ -172,3 +179,12 @@ class Child:
                 return How.STOPPED
             case _:
                 return How.DIED
+
+    def past_its_lease(self, now: float) -> bool:
+        """Whether its lease has ended on this clock."""
+        return self.deadline is not None and now >= self.deadline
+
+    def was_deaf(self, now: float) -> bool:
+        """Whether it died exactly at a deadline that has been extended since: its timer struck,
+        because the thread that hears of extensions did not come to run (the GIL held in C)."""
+        return any(at <= now <= at + TIMER_SECONDS for at in self.deadlines)

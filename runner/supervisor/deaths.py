@@ -38,28 +38,26 @@ class Deaths:
         death = reaper.reap(child.pid)
         self.family.remove(child)
         self.course.changed()
-        self._tell(child, death)
+        how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
+        cause = _cause(child, death, how)
+        self._tell(child, death, cause)
         if child.worker != NO_ID and child.role.holds_leases:
-            self._settle(child, death)
+            self._settle(child, how, cause)
         if child.hello_at is None and self.course.stop is None:
             self._failed_start(child, death)
         self.renewals.forget_renewer(child)
         reaper.kill_strays(self.family.by_pid, self._spared)
 
-    def _settle(self, child: Child, death: reaper.Death) -> None:
-        how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
+    def _settle(self, child: Child, how: How, cause: str) -> None:
         work = child.work
         done = tuple(child.done_tasks)
         for worker in (*child.former, child.worker):
             if work is None:
                 self.renewals.settle(Settle(worker, how, done=done))
             else:
-                cause = _cause(child, death, how)
                 self.renewals.settle(Settle(worker, how, work.task, work.fence, cause, done))
 
-    def _tell(self, child: Child, death: reaper.Death) -> None:
-        why = child.kill_for or (child.term_for if death.code else None)
-        text = why.value if why else death.cause
+    def _tell(self, child: Child, death: reaper.Death, text: str) -> None:
         fields = {"slot": child.slot, "pid": child.pid}
         if child.work is not None:
             told = f"{child.name} ended in task {child.work.task}: {text}"
@@ -84,7 +82,9 @@ class Deaths:
 
 
 def _cause(child: Child, death: reaper.Death, how: How) -> str:
+    if how is How.LEASE_LOST and child.kill_for is None and not child.past_its_lease(now()):
+        return Why.DEAF.value
     if how is How.LEASE_LOST:
         return Why.LEASE.value
-    why = child.kill_for or child.term_for
+    why = child.kill_for or (child.term_for if child.work is not None else None)
     return why.value if why is not None else death.cause

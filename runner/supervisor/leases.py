@@ -91,6 +91,8 @@ class Leases:
         child = self.family.with_identity(event.worker)
         match event.kind:
             case Kind.RENEWED if child is not None:
+                if child.deadline is not None:
+                    child.deadlines.append(child.deadline)
                 child.deadline = event.at
                 self.family.tell(child, Order.EXTEND, event.at)
                 self._held[event.worker] = set()

@@ -30,6 +30,7 @@ from .starts import Starts
 EVENTS_AT_ONCE = 1 << 18  # bytes
 BURST = 8  # events in one read that make the loop pause, so that the next read brings many, too
 PAUSE_SECONDS = 0.001
+ASK_SECONDS = 0.5  # between two requests to look, where the answer was no full look
 
 
 class Supervisor:
@@ -225,9 +226,13 @@ class Supervisor:
             self._have_idle_look()
 
     def _have_idle_look(self) -> None:
+        at, changed_at = now(), self.course.view.changed_at
         for child in self.course.view.workers:
-            if child.idle and 0 <= child.idle_look <= self.course.view.changed_at:
-                child.idle_look = -1.0  # asked; its answer sets it
+            if not child.idle or child.idle_look > changed_at:
+                continue
+            # Asked since the last change, it will answer; if it did not, it is asked again.
+            if child.asked_to_look_at <= changed_at or at - child.asked_to_look_at > ASK_SECONDS:
+                child.asked_to_look_at = at
                 self.family.tell(child, Order.LOOK)
 
     def _look(self) -> None:

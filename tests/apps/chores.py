@@ -206,3 +206,9 @@ def grouped(tx, task):
             os.kill(os.getpid(), signal.SIGKILL)
         case "late":
             tx.execute("insert into late (task_id) values (0)")
+
+
+@tasks.task
+def holds_the_gil(tx, task):
+    """Nothing of Python runs beside this, the thread that hears of extensions neither."""
+    sum(range(10**9))

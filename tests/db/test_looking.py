@@ -153,3 +153,12 @@ def test_a_batch_moves_the_cursor_behind_its_last_row(db: Connection, clock: Clo
     add(db, shuffle=2.5e12)
     assert [row.shuffle for row in claim(it)] == [4e12]
     assert [row.shuffle for row in claim(it)] == [2.5e12]
+
+
+def test_the_full_look_of_a_drain_lists_whatever_a_list_costs(db: Connection, clock: Clock) -> None:
+    """Put off, it would be no full look, and the drain would wait for one for ever."""
+    it = look_with(db, "t")
+    assert claim(it, full=True) == []
+    it._list_at = clock.at + 1000.0  # as after a dear list
+    assert claim(it, full=True) == []
+    assert it.was_full

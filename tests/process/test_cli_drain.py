@@ -3,11 +3,13 @@
 import json
 import re
 import resource
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import fleets
 from tests.commands import APP, error_of, run, run_on_terminal
 from tests.servers import Connection
 
@@ -176,3 +178,33 @@ def test_queues_and_options_by_variables(project: Path, db: Connection, db_url: 
     assert (told["ok"], told["left"]) == (1, 0)
     told = json.loads(run("drain", "--queue", "b", url=db_url, cwd=project, **variables).stdout)
     assert told["ok"] == 1
+
+
+def test_lingering_and_retries_where_nothing_is_runnable_yet(fresh: str, tmp_path: Path) -> None:
+    """Asked to wait, a drain waits, though there is nothing to do when it begins."""
+    with fleets.work(fresh, tmp_path) as work:
+        work.add("boom")
+        with fleets.running(fresh, tmp_path, verb="drain", procs=1) as first:
+            assert first.process.wait(20) == 0
+        assert work.states() == {"scheduled": 1}
+        options = ("--wait-retries", "5s", "--fail-on", "never")
+        with fleets.running(fresh, tmp_path, *options, verb="drain", procs=1) as second:
+            assert second.process.wait(20) == 0
+        assert work.states() == {"dead": 1}
+        with fleets.running(fresh, tmp_path, "--linger", "3s", verb="drain", procs=1) as third:
+            fleets.wait_registered(work, 1)
+            ids = work.add("ordinary")
+            assert third.process.wait(20) == 0
+        work.exactly_once(ids)
+
+
+def test_many_workers_end_together(fresh: str, tmp_path: Path) -> None:
+    """Eight workers, work for a moment: the end is not put off by anybody's dear look."""
+    with fleets.work(fresh, tmp_path) as work:
+        for _ in range(3):
+            work.add("noop", 500)
+            began = time.monotonic()
+            with fleets.running(fresh, tmp_path, verb="drain", procs=8) as fleet:
+                assert fleet.process.wait(60) == 0
+            assert work.empty()
+            assert time.monotonic() - began < 20

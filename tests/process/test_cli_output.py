@@ -1,7 +1,9 @@
 """What verbs print: shapes, and streams that are closed, full, narrow or cannot encode."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +278,24 @@ def test_help_and_version_need_nothing(tmp_path: Path) -> None:
     for arguments in (["--version"], ["drain", "--version"]):
         assert run(*arguments, cwd=tmp_path).stdout.startswith("runner ")
     assert run(cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["drain", "-A", "x"], 0), (["nosuch"], 2), (["enqueue", "noop", "{"], 2)],
+)
+def test_a_full_disk_behind_stderr_changes_no_exit_code(
+    fresh: str, arguments: list[str], code: int
+) -> None:
+    """Python itself would end with 120, which is in no table."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "runner", *arguments],
+            env={"PATH": os.environ["PATH"], "DATABASE_URL": fresh},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == code

@@ -216,3 +216,16 @@ def test_backends_terminated_under_load(fresh: str, tmp_path: Path) -> None:
             assert set(fleets.wait_registered(work, 4).values()) == pids
             assert "worker_died" not in fleet.log()
         work.exactly_once(tasks)
+
+
+def test_a_handler_that_holds_the_gil_past_the_lease(fresh: str, tmp_path: Path) -> None:
+    """Its timer kills it, nobody is charged, and the cause says what to do about it."""
+    with fleets.work(fresh, tmp_path) as work:
+        (task,) = work.add("holds_the_gil")
+        with fleets.running(fresh, tmp_path, *SHORT, procs=1) as fleet:
+            wait_until(lambda: (work.row(task) or {}).get("cause"), 30)
+            row = work.row(task)
+            assert row is not None
+            assert "lease timer" in row["cause"]
+            assert row["released"] >= 1
+            assert "out of memory" not in fleet.log()

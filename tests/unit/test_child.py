@@ -249,3 +249,15 @@ def test_a_term_for_the_task_before_says_nothing_of_this_one() -> None:
 def test_names() -> None:
     assert History().child.name == "worker 3"
     assert History(RENEWER).child.name == "renewer"
+
+
+def test_a_worker_that_could_not_hear_its_extension() -> None:
+    """Killed by its timer at a deadline that was extended: the lease is to blame, not memory."""
+    child = Child(WORKER, 0, 1, 1, started_at=0.0, heard_at=0.0)
+    child.deadlines.extend([12.0, 17.0])
+    child.deadline = 22.0
+    assert child.how_it_ended(12.05, True) is How.LEASE_LOST
+    assert child.how_it_ended(17.1, True) is How.LEASE_LOST
+    assert child.how_it_ended(15.0, True) is How.DIED
+    assert child.how_it_ended(12.05, False) is How.DIED
+    assert child.how_it_ended(22.0, True) is How.LEASE_LOST

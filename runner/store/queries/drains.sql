@@ -3,8 +3,8 @@
 select clock_timestamp();
 
 -- name: left
--- What waits in these queues (null: in every queue), by type and state.
+-- What is there in these queues (null: in every queue), by type and state; running: in other hands.
 select task_type, state, count(*)::int as count from runner.task
-where state in ('ready', 'scheduled') and (%(queues)s::text[] is null or queue = any (%(queues)s))
+where state in ('ready', 'scheduled', 'running') and (%(queues)s::text[] is null or queue = any (%(queues)s))
 group by task_type, state
 order by task_type;
