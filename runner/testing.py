@@ -111,7 +111,7 @@ class _Untouched(ProcessState):
     def __init__(self) -> None:
         pass
 
-    def restore(self) -> int:
+    def restore(self, began: float = 0.0) -> int:
         return 0
 
 

@@ -1,6 +1,7 @@
 """Calling a handler: under its time limit, inside the hooks, and with its traces removed after it."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class Calling:
         for stream in self.printed:
             stream.task = task.id
         error: BaseException | None = None
+        began = time.monotonic()
         try:
             with self.interrupts.armed(task.limit_at):
                 if self.hooks.around:
@@ -36,7 +38,7 @@ class Calling:
                     handler.run(conn, task)
         except BaseException as raised:
             error = raised
-        if killed := self.state.restore():
+        if killed := self.state.restore(began):
             self.tell_killed(killed)
         for stream in self.printed:
             stream.end()

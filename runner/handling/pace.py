@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ..wire import MOST_TOKENS
 
 BATCH_SECONDS = 0.02
-MOST = min(100, MOST_TOKENS)
+MOST = MOST_TOKENS
 WEIGHT = 0.2  # of the newest duration in the running mean
 GROWTH = 4  # from one batch to the next: a type that is new to us must prove to be short
 

@@ -1,12 +1,18 @@
 """What a task may change in its process, put back before the next one starts."""
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from .. import kernel
+
+# What `signal` wraps: its enums cost ten times the look itself, at every task.
+_getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 
 QUICK_SECONDS = 0.001  # after a task as short as this only what is likely is looked at …
 THOROUGH_EVERY = 100  # … but for every so many of them
@@ -28,17 +34,18 @@ class ProcessState:
         os.umask(self._umask)
         self._environment = dict(os.environ)
         self._raw_environment = _raw_environment().copy()
-        self._handlers = {number: signal.getsignal(number) for number in _settable()}
+        self._handlers = {int(number): _getsignal(number) for number in _settable()}
         self._recursion = sys.getrecursionlimit()
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._children = kernel.children_of(os.getpid())
         self._restored_at = time.monotonic()
         self._count = 0
 
-    def restore(self) -> int:
-        """Put everything back; how many processes were left running, and are killed."""
+    def restore(self, began: float = 0.0) -> int:
+        """Put everything back after a task that began then (time.monotonic); how many processes were
+        left running, and are killed."""
         self._count += 1
-        quick = time.monotonic() - self._restored_at < QUICK_SECONDS
+        quick = time.monotonic() - began < QUICK_SECONDS
         for timer in TIMERS:
             signal.setitimer(timer, 0)
         self._restore_signals(quick and self._count % THOROUGH_EVERY != 0)
@@ -50,14 +57,12 @@ class ProcessState:
             os.environ.update(self._environment)
         sys.setrecursionlimit(self._recursion)
         sys.stdin, sys.stdout, sys.stderr = self._streams
-        killed = self._kill_descendants() if self._children or _has_children() else 0
-        self._restored_at = time.monotonic()
-        return killed
+        return self._kill_descendants() if self._children or _has_children() else 0
 
     def _restore_signals(self, quick: bool) -> None:
         for number in LIKELY if quick else self._handlers:
             handler = self._handlers[number]
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and _getsignal(number) is not handler:
                 signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
 

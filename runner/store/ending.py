@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import namedtuple_row, tuple_row
 
 from ..errors import LeaseLost
@@ -40,14 +39,14 @@ def complete(
 
 
 def completion(worker_id: UUID, task_id: int, fence: int, marker: str) -> bytes:
-    """Deletion and COMMIT in one string, for a connection to send as it is."""
-    values = {
-        "task_id": sql.Literal(task_id),
-        "worker_id": sql.Literal(str(worker_id)),
-        "fence": sql.Literal(fence),
-        "marker": sql.Literal(marker),
-    }
-    return query("complete_and_commit").format(**values).as_bytes()
+    """Deletion and COMMIT in one string, for a connection to send as it is.
+
+    Numbers, a UUID and a marker of ours: nothing in it needs quoting.
+    """
+    return (_COMPLETION % (task_id, worker_id, fence, marker)).encode()
+
+
+_COMPLETION = query("complete_and_commit").as_string()
 
 
 def delete_done(conn: psycopg.Connection[Any], worker_id: UUID, done: Collection[Token]) -> int:

@@ -19,8 +19,15 @@ _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
 
 def ends_transaction(text: str) -> str | None:
     """The word with which a statement would end the transaction, None if it does not begin so."""
+    return _ends_transaction(text) if len(text) <= _REMEMBERED else _judge_end(text)
+
+
+def _judge_end(text: str) -> str | None:
     found = _ENDS_TRANSACTION.match(text, _first_word_at(text))
     return found.group(1).upper() if found else None
+
+
+_ends_transaction = lru_cache(maxsize=512)(_judge_end)
 
 
 def _first_word_at(text: str) -> int:

@@ -28,8 +28,12 @@ from .staff import Staff
 from .starts import Starts
 
 EVENTS_AT_ONCE = 1 << 18  # bytes
-BURST = 8  # events in one read that make the loop pause, so that the next read brings many, too
+BURST = 2  # events in one read that make the loop pause, so that the next read brings many
 PAUSE_SECONDS = 0.001
+TURN_SECONDS = 0.01
+COMING_AND_GOING = frozenset(
+    (Kind.CLAIMED, Kind.STARTED, Kind.PROGRESS, Kind.ENDING, Kind.DONE, Kind.CLEARED, Kind.FINISHED)
+)
 ASK_SECONDS = 0.5  # between two requests to look, where the answer was no full look
 
 
@@ -67,6 +71,8 @@ class Supervisor:
         self.log = family.log
         self._reader = EventReader()
         self._strays_told = 0
+        self._busy = False  # tasks have come or gone since everybody was looked at
+        self._turned_at = 0.0
 
     # -- the story --------------------------------------------------------------------------------
 
@@ -79,11 +85,12 @@ class Supervisor:
                 self.read_signals()
                 self.read_events()
                 self.reap_children()
-                self.leases.renew()
-                self.leases.kill_overdue()
-                self.leases.hand_back()
-                self.manage_children()
-                self.look_at_goal()
+                if self.turn_is_due():
+                    self.leases.renew()
+                    self.leases.kill_overdue()
+                    self.leases.hand_back()
+                    self.manage_children()
+                    self.look_at_goal()
         finally:
             self.close()
         return self.course.report()
@@ -109,10 +116,22 @@ class Supervisor:
 
     # -- one turn of the loop ---------------------------------------------------------------------
 
+    def turn_is_due(self) -> bool:
+        """Whether to look at everybody now: at once after anything but the tasks' own coming and
+        going, which may be thousands a second, and after a moment of those."""
+        at = now()
+        if self._busy and at - self._turned_at < TURN_SECONDS:
+            return False
+        self._busy, self._turned_at = False, at
+        return True
+
     def wait(self) -> None:
         """Sleep until something can be read, or the next deadline."""
         at = now()
-        until = min(at + 1.0, self.leases.next_deadline(), self.staff.next_start_at())
+        if self._busy:
+            until = self._turned_at + TURN_SECONDS
+        else:
+            until = min(at + 1.0, self.leases.next_deadline(), self.staff.next_start_at())
         for key, _ in self.family.selector.select(max(0.0, until - at)):
             if isinstance(key.data, Child):
                 self.family.read_output(key.data)
@@ -143,6 +162,7 @@ class Supervisor:
 
     def read_events(self) -> None:
         """Take in what children said, in bulk."""
+        self._busy = False
         seen = 0
         full = True
         while full:
@@ -153,11 +173,12 @@ class Supervisor:
             full = len(data) == EVENTS_AT_ONCE
             for event in self._reader.feed(data):
                 seen += 1
+                self._busy = self._busy or event.kind in COMING_AND_GOING
                 self.hear(event)
         if self._reader.strays > self._strays_told:
             self._strays_told = self._reader.strays
             self.log.warning("stray", "bad bytes on the event pipe were skipped")
-        if seen > BURST:
+        if self._busy and seen > BURST:
             signal.sigtimedwait([], PAUSE_SECONDS)
 
     def hear(self, event: Event) -> None:

@@ -32,7 +32,7 @@ class NoState(ProcessState):
     def __init__(self, told: list[str]) -> None:
         self.told = told
 
-    def restore(self) -> int:
+    def restore(self, began: float = 0.0) -> int:
         self.told.append("restored")
         return 0
 

@@ -7,7 +7,7 @@ returning current_setting('runner.claim', true);
 
 -- name: complete_and_commit
 -- The same with the COMMIT behind it, in one string and so one round trip; an error skips the COMMIT.
-select runner.complete({task_id}, {worker_id}, {fence}, {marker}); commit;
+select runner.complete(%d, '%s', %d, '%s'); commit;
 
 -- name: delete_done
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
