@@ -78,7 +78,9 @@ class Until(Kind):
 
 def ids_argument(required: bool = False) -> Callable[[_F], _F]:
     """`ID…`"""
-    return click.argument("ids", metavar="ID…", nargs=-1, required=required, type=TaskId())
+    return click.argument(
+        "ids", metavar="ID…" if required else "[ID]…", nargs=-1, required=required, type=TaskId()
+    )
 
 
 def filters(function: _F) -> _F:

@@ -58,7 +58,7 @@ class Bounds(Kind):
 def status(
     settings: Settings, /, bounds: dict[str, float] | None, as_json: bool, connect_wait: float
 ) -> None:
-    """Count tasks by queue and type, and show the workers."""
+    """Count tasks by queue and type; on a terminal and as JSON the workers, too."""
     with connection(settings, "status", connect_wait) as conn:
         seen = look(conn)
     if as_json:

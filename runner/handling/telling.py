@@ -8,9 +8,9 @@ from ..config import FleetConfig
 from ..judge import Claim
 from ..logpipe import LogPipe
 from ..registry import Handler
+from ..saying import say
 from ..store.claim import Row
 from ..task import Task
-from ..text import attempts
 from ..wire import EventWriter, Kind, Outcome
 from .attempt import Ended
 
@@ -49,24 +49,15 @@ class Telling:
         outcome, verdict = ended.outcome, ended.verdict
         if outcome is Outcome.OK and not self.log.tells("debug"):
             return
-        fields: dict[str, object] = {
-            "task": task.id,
-            "type": task.type,
-            "queue": task.queue,
-            "attempt": task.attempt,
-            "seconds": round(seconds, 3),
-        }
-        what = f"{task.type} {task.id}"
-        if outcome is Outcome.OK:
-            self.log.debug("done", f"{what} done", **fields)
-        elif outcome is Outcome.LOST:
-            self.log.warning("lost_lease", f"{what} lost lease: nothing was written", **fields)
-        elif verdict is not None:
-            fields |= {"cause": verdict.cause, "error": verdict.error}
-            why = verdict.error or verdict.cause
-            if outcome is Outcome.DEAD:
-                count = attempts(task.attempt)
-                self.log.error("dead", f"{what} is dead after {count}: {why}", **fields)
-            else:
-                word = outcome.name.lower()
-                self.log.info(word, f"{what} {word}: {why}", **fields)
+        cause, error = (verdict.cause, verdict.error) if verdict is not None else (None, None)
+        said = say(task.type, task.id, outcome, task.attempt, error or cause)
+        self.log.emit(
+            *said,
+            task=task.id,
+            type=task.type,
+            queue=task.queue,
+            attempt=task.attempt,
+            seconds=round(seconds, 3),
+            cause=cause,
+            error=error,
+        )

@@ -23,11 +23,11 @@ from ..maintaining.listening import Listener
 from ..maintaining.waiting import Waiting
 from ..observing import Observer
 from ..places import Kind as WorkKind
+from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, passes
 from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import conninfo, ensure_durable
-from ..text import attempts
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
 
 SWEEP_SECONDS = 10.0  # at least so often
@@ -240,14 +240,11 @@ class Maintainer:
 
     def tell_swept(self, one: ending.Ended) -> None:
         """Log what was ended for a worker that nobody speaks for."""
-        verdict, what = one.verdict, f"{one.task_type} {one.task_id}"
-        fields = {"task": one.task_id, "type": one.task_type, "cause": verdict.cause}
-        if verdict.outcome is Outcome.DEAD:
-            count = attempts(verdict.attempt)
-            self.log.error("dead", f"{what} is dead after {count}: {verdict.cause}", **fields)
-        else:
-            text = f"{what} swept: {verdict.cause}, now {verdict.state}"
-            self.log.warning("swept", text, **fields)
+        verdict = one.verdict
+        said = say(one.task_type, one.task_id, verdict.outcome, verdict.attempt, verdict.cause)
+        if verdict.outcome is not Outcome.DEAD:
+            said = said._replace(level="warning", event="swept")
+        self.log.emit(*said, task=one.task_id, type=one.task_type, cause=verdict.cause)
 
     def promoted(self, count: int) -> None:
         """Tasks became ready: the parent must know before it ends a drain."""

@@ -12,10 +12,10 @@ from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Claim, Judge, Verdict
 from ..logpipe import LogPipe
+from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, workers
 from ..store.connect import connect
-from ..text import attempts
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
@@ -197,12 +197,10 @@ class Renewer:
     def tell(self, one: ending.Ended) -> None:
         """Log what was ended on a worker's behalf."""
         verdict = one.verdict
-        fields = {"task": one.task_id, "type": one.task_type, "cause": verdict.cause}
-        fields["attempt"] = verdict.attempt
-        what = f"{one.task_type} {one.task_id}"
-        if verdict.outcome is Outcome.DEAD:
-            text = f"{what} is dead after {attempts(verdict.attempt)}: {verdict.cause}"
-            self.log.error("dead", text, **fields)
-        else:
-            word = verdict.outcome.name.lower()
-            self.log.info(word, f"{what} {word}: {verdict.cause}", **fields)
+        self.log.emit(
+            *say(one.task_type, one.task_id, verdict.outcome, verdict.attempt, verdict.cause),
+            task=one.task_id,
+            type=one.task_type,
+            cause=verdict.cause,
+            attempt=verdict.attempt,
+        )

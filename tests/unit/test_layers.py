@@ -29,6 +29,7 @@ LAYERS: list[tuple[str, ...]] = [
             "_version",
             "seat",
             "places",
+            "saying",
         ),
         "operating",
     ),

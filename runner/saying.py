@@ -1,0 +1,35 @@
+"""How the log says what became of a task: one place for the sentence, whoever ended the claim."""
+
+from typing import NamedTuple
+
+from .text import attempts
+from .wire import Outcome
+
+
+class Said(NamedTuple):
+    """A record for the log: its level, its stable event name, and the sentence."""
+
+    level: str
+    event: str
+    message: str
+
+
+_PHRASES = {
+    Outcome.OK: ("debug", "done"),
+    Outcome.RETRIED: ("info", "failed and will be retried"),
+    Outcome.RELEASED: ("info", "was given back"),
+    Outcome.SNOOZED: ("info", "was put off"),
+    Outcome.LOST: ("warning", "lost its lease: nothing was written"),
+}
+
+
+def say(
+    task_type: str, task_id: int, outcome: Outcome, attempt: int, why: str | None = None
+) -> Said:
+    """What is said of a task that ended so; people hear only of what people must fix."""
+    name = f"task {task_id} ({task_type})"
+    because = f": {why}" if why else ""
+    if outcome is Outcome.DEAD:
+        return Said("error", "dead", f"{name} is dead after {attempts(attempt)}{because}")
+    level, phrase = _PHRASES[outcome]
+    return Said(level, outcome.name.lower(), f"{name} {phrase}{because}")
