@@ -90,10 +90,10 @@ class _Session(Session):
 
     retries: bool = False
 
-    def complete_and_commit(self, claim: Claim, marker: str) -> None:
+    def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
         assert isinstance(self.conn, Guest)
         if not self.conn.nested:
-            super().complete_and_commit(claim, marker)
+            super().complete_and_commit(claim, marker, following)
             return
         if ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence) != marker:
             raise TransactionMisuse(ENDED)

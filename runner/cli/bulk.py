@@ -81,7 +81,7 @@ def _tasks(source: Source, file: BinaryIO, progress: Progress) -> Iterator[Envel
     while line := file.readline(LINE_LIMIT + 2):
         number += 1
         progress.advance(len(line))
-        if number == 1:
+        if number == 1 and line.strip() != _BOM:  # with nothing behind it, it is no line of ours
             line = line.removeprefix(_BOM)
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         try:

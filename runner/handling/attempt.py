@@ -34,6 +34,11 @@ class Ended(NamedTuple):
     done: bool = False
 
 
+def marker_of(claim: Claim) -> str:
+    """What the transaction of a claim is marked with."""
+    return f"{claim.task_id}.{claim.fence}"
+
+
 @dataclass
 class Attempts:
     """Runs attempts in one session."""
@@ -45,13 +50,21 @@ class Attempts:
     secret: str | None = None  # the database's password: drivers put it into their messages
     on_error: Callable[[Task, BaseException], None] = field(default=lambda task, error: None)
 
-    def run(self, handler: Handler, task: Task, claim: Claim, ending: Callable[[], None]) -> Ended:
+    def run(
+        self,
+        handler: Handler,
+        task: Task,
+        claim: Claim,
+        ending: Callable[[], None],
+        following: Callable[[], str | None] = lambda: None,
+    ) -> Ended:
         """Run the handler and end the claim; `ending` is called before the first statement that does.
 
+        `following` is asked at the COMMIT for the marker of the claim that will be run next.
         Disconnected when that could not be written: then the next identity does it.
         """
         conn = self.session.conn
-        marker = f"{claim.task_id}.{claim.fence}"
+        marker = marker_of(claim)
         conn.lend(marker)
         error = self.calling.call(handler, conn, task)
         conn.take_back(one_statement=task.key is None)
@@ -62,7 +75,7 @@ class Attempts:
         error = error or self.misuse()
         lost = False
         if error is None:
-            error = self._complete(task, claim, marker)
+            error = self._complete(task, claim, marker, following)
             if error is None:
                 return Ended(Outcome.OK)
             lost = isinstance(error, LeaseLost)  # ours, not one that a handler may raise
@@ -75,12 +88,14 @@ class Attempts:
             return SwallowedError()
         return TransactionMisuse(ENDED) if conn.ended_by_handler else None
 
-    def _complete(self, task: Task, claim: Claim, marker: str) -> BaseException | None:
+    def _complete(
+        self, task: Task, claim: Claim, marker: str, following: Callable[[], str | None]
+    ) -> BaseException | None:
         """None when the completion is committed; else what became of it instead."""
         try:
             faults.point("before_commit")
             if task.key is None:
-                self.session.complete_and_commit(claim, marker)
+                self.session.complete_and_commit(claim, marker, following())
             else:
                 self.session.complete_keyed(claim, task.key, task.type, marker)
         except AlreadyDone:

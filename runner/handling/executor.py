@@ -9,7 +9,7 @@ from ..registry import Handler, Registry
 from ..store import ending
 from ..store.claim import Row
 from ..wire import Kind, Token
-from .attempt import Attempts
+from .attempt import Attempts, marker_of
 from .group import Group, may_share
 from .handoff import Handoff
 from .pace import BATCH_SECONDS, Pace
@@ -31,6 +31,7 @@ class Executor:
     pace: Pace
     stopping: Callable[[], bool]
     done: list[Token] = field(default_factory=list)
+    _next: Row | None = None
     _first_done_at: float = 0.0
 
     def work_through(self, rows: Sequence[Row]) -> None:
@@ -41,8 +42,9 @@ class Executor:
         if rest and handler.group:
             row = self._run_group(handler, first)
         while row is not None and not self.stopping():
+            self._next = None
             self.run(handler, row)
-            row = self.handoff.next()
+            row = self._next or self.handoff.next()
         self.telling.events.flush()
         if row is not None:
             self.give_back([Token(row.task_id, row.fence), *self.handoff.take_all()])
@@ -70,7 +72,9 @@ class Executor:
         claim = row.claim
         task = self.telling.begin(handler, row)
         began = time.monotonic()
-        ended = self.attempts.run(handler, task, claim, lambda: self.telling.ending(claim))
+        ended = self.attempts.run(
+            handler, task, claim, lambda: self.telling.ending(claim), self._following
+        )
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
@@ -79,6 +83,16 @@ class Executor:
             self.telling.finished(claim, ended.outcome)
         self.telling.tell(task, ended, seconds)
         self.tidy()
+
+    def _following(self) -> str | None:
+        """The marker of the row that comes next, which is ours to begin from now on; None where its
+        transaction is not to be begun ahead."""
+        if self.stopping() or self.done:
+            return None
+        self._next = self.handoff.next()
+        if self._next is None or self._next.idempotency_key is not None:
+            return None
+        return marker_of(self._next.claim)
 
     def tidy(self) -> None:
         """Undo what handlers left in the session."""

@@ -49,14 +49,18 @@ class Session:
     conn: Tx
     worker_id: UUID = field(default_factory=uuid4)
 
-    def complete_and_commit(self, claim: Claim, marker: str) -> None:
-        """Delete the task in its handler's transaction and commit it, in one round trip.
+    def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
+        """Delete the task in its handler's transaction and commit it, in one round trip; and begin
+        that of the claim which follows, where its marker is given.
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
         text = ending.completion(self.worker_id, claim.task_id, claim.fence, marker)
         try:
-            self.conn.finish(text)
+            if following is None or self.conn.traces:
+                self.conn.finish(text)
+            else:
+                self.conn.finish_and_begin(text, following)
         except psycopg.Error as error:
             if error.sqlstate == LEASE_LOST:
                 raise LeaseLost(str(error)) from error

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 import runner.registry
 from runner.errors import Discard, Retry, Snooze
 
@@ -212,3 +214,21 @@ def grouped(tx, task):
 def holds_the_gil(tx, task):
     """Nothing of Python runs beside this, the thread that hears of extensions neither."""
     sum(range(10**9))
+
+
+@tasks.task(max_attempts=1)
+def mixed(tx, task):
+    """One statement or several or none, at the isolation of its own choice."""
+    how = task.params["how"]
+    if how == "nothing":
+        return
+    if how == "attribute":
+        tx.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+    if how == "serializable":
+        tx.execute("set transaction isolation level serializable")
+    tx.execute(EFFECT, [task.id, task.attempt])
+    (level,) = tx.execute("show transaction_isolation").fetchone()
+    strict = how in ("attribute", "serializable")
+    assert level == ("serializable" if strict else "read committed"), level
+    if how == "fail":
+        raise ValueError("after its effect")

@@ -126,3 +126,21 @@ def test_a_batch_that_only_a_sweep_finds(fresh: str, tmp_path: Path) -> None:
         started = Counter(int(fields[1]) for fields in work.noted("start"))
         assert set(ids) <= set(started)
         assert {fields[2] for fields in work.noted("start")} == {"1"}
+
+
+def test_transactions_that_are_begun_ahead(fresh: str, tmp_path: Path) -> None:
+    """Handlers that write, that do not, that choose their isolation, and that fail, one after the
+    other in one batch: each in a transaction of its own, and none in that of another."""
+    with fleets.work(fresh, tmp_path) as work:
+        work.add("mixed", 400, how="write")
+        with fleets.running(fresh, tmp_path, procs=2):
+            wait_until(work.empty, 20)  # so that both claim many at once
+            ways = ("write", "nothing", "serializable", "attribute", "fail")
+            ids = {how: work.add("mixed", 40, how=how) for how in ways}
+            wait_until(work.only_dead, 30)
+        effects = work.effects()
+        good = [*ids["write"], *ids["serializable"], *ids["attribute"]]
+        assert set(good) <= set(effects)
+        assert set(effects.values()) == {1}
+        assert not set(effects) & {*ids["nothing"], *ids["fail"]}
+        assert work.causes() == {("mixed", "ValueError", 1): 40}

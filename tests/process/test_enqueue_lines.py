@@ -37,6 +37,13 @@ def test_lines_are_params(db: Connection, db_url: str, tmp_path: Path) -> None:
     assert tasks(db) == [("hello", params) for params in expected]
 
 
+def test_a_byte_order_mark_alone_is_no_empty_file(db: Connection, db_url: str) -> None:
+    result = add(db_url, "hello", "--from", "-", stdin="\ufeff")
+    assert result.returncode == 2
+    assert "line 1: params: not JSON" in result.stderr
+    assert tasks(db) == []
+
+
 def test_plain_lines(db: Connection, db_url: str) -> None:
     paths = 'a b.jpg\n\n"quoted"\nä\tb\\.jpg\r\n'
     arguments = ("hello", "--from", "-", "--lines", "path", "--json")
