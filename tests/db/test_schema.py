@@ -35,9 +35,9 @@ OBJECTS = """
 def empty(server: Embedded) -> str:
     """The URL of a database without our schema."""
     with psycopg.connect(servers.database_url(server.url, "postgres"), autocommit=True) as conn:
-        conn.execute("drop database if exists runner_bare with (force)")
-        conn.execute("create database runner_bare template template0")
-    return servers.database_url(server.url, "runner_bare")
+        conn.execute("drop database if exists runner_without_schema with (force)")
+        conn.execute("create database runner_without_schema template template0")
+    return servers.database_url(server.url, "runner_without_schema")
 
 
 def test_applied_again_it_changes_nothing(fresh: str) -> None:
@@ -98,7 +98,7 @@ def test_a_failure_in_the_middle_leaves_nothing(empty: str) -> None:
 
 def test_no_schema_is_told(empty: str) -> None:
     with psycopg.connect(empty, autocommit=True) as conn:
-        with pytest.raises(SchemaMismatch, match="runner_bare has no runner schema") as told:
+        with pytest.raises(SchemaMismatch, match="runner_without_schema has no runner schema") as told:
             schema.check(conn)
         assert told.value.hint == "run: runner init"
         assert told.value.exit_code == 78
