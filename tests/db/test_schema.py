@@ -98,7 +98,9 @@ def test_a_failure_in_the_middle_leaves_nothing(empty: str) -> None:
 
 def test_no_schema_is_told(empty: str) -> None:
     with psycopg.connect(empty, autocommit=True) as conn:
-        with pytest.raises(SchemaMismatch, match="runner_without_schema has no runner schema") as told:
+        with pytest.raises(
+            SchemaMismatch, match="runner_without_schema has no runner schema"
+        ) as told:
             schema.check(conn)
         assert told.value.hint == "run: runner init"
         assert told.value.exit_code == 78
