@@ -17,6 +17,7 @@ from .params import (
     Backoffs,
     Count,
     Duration,
+    Keep,
     Priorities,
     Queues,
     Share,
@@ -98,6 +99,20 @@ _OPTIONS = (
         show_default=True,
         help="How long a worker may take to get ready.",
     ),
+    click.option(
+        "--keep-receipts",
+        type=Keep(),
+        default="90d",
+        show_default=True,
+        help="How long keys of completed tasks are remembered, or `forever`.",
+    ),
+    click.option(
+        "--connection-lifetime",
+        type=Duration(1.0),
+        default="30m",
+        show_default=True,
+        help="Connections are replaced at this age.",
+    ),
 )
 
 
@@ -136,6 +151,8 @@ def fleet_config(
         max_tasks_per_child=options["max_tasks_per_child"],
         max_memory_per_child=options["max_memory_per_child"],
         boot_timeout_seconds=options["boot_timeout"],
+        keep_receipts_seconds=options["keep_receipts"],
+        connection_seconds=options["connection_lifetime"],
         log_format=settings.log_format,
         log_level=settings.log_level(log_level),
         drain=drain,

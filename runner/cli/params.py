@@ -57,6 +57,14 @@ class Duration(Kind):
         return seconds
 
 
+class Keep(Duration):
+    """`90d`, or `forever`, which is no limit at all: None cannot be typed."""
+
+    def parse(self, text: str) -> float:
+        """Seconds; infinite for `forever`."""
+        return float("inf") if text == "forever" else super().parse(text)
+
+
 class Size(Kind):
     """`512MB`: bytes."""
 

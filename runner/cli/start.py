@@ -12,7 +12,9 @@ from .settings import Settings
 @click.command()
 @fleet_options
 @click.option(
-    "--console/--no-console", default=None, help="Live view (default: when stderr is a terminal)."
+    "--console/--no-console",
+    default=None,
+    help="Taken already; the live view is to come, until then log lines.",
 )
 @connect_wait("60s")
 @click.pass_obj

@@ -6,8 +6,9 @@ import click
 
 from ..errors import NothingChanged
 from ..operating.board import STATES, overview
+from ..text import safe
 from ..units import parse_duration
-from . import output, workers
+from . import output, problems, workers
 from .database import connect_wait, connection
 from .params import Kind, whole_number
 from .settings import Settings
@@ -65,6 +66,10 @@ def status(
         output.write_json(seen)
     elif bounds is None:
         _show(seen)
+        for queue in seen["queues"]:
+            if queue["unserved"] and queue["ready"]:
+                what = f"queue {safe(queue['name'])}: {queue['ready']} ready, and nobody serves it"
+                problems.notice(what, settings)
     if broken := _broken(seen, bounds or {}):
         raise BoundBroken("; ".join(broken))
 
@@ -80,6 +85,7 @@ def look(conn: "Connection") -> dict[str, Any]:
         store.pauses(conn),
         store.workers(conn),
         passes.known_types(conn),
+        store.served_queues(conn),
     )
 
 

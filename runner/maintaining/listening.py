@@ -17,7 +17,11 @@ CHECK_SECONDS = 15.0  # a link that has been silent for so long is asked somethi
 class Listener:
     """Connects again for ever; deaf meanwhile."""
 
-    def __init__(self, dsn: str, rng: random.Random, *, wanted: bool) -> None:
+    def __init__(
+        self, dsn: str, rng: random.Random, lifetime_seconds: float, *, wanted: bool
+    ) -> None:
+        self._lifetime_seconds = lifetime_seconds
+        self._expires_at = float("inf")
         self._dsn = dsn
         self._rng = rng
         self._wanted = wanted
@@ -36,6 +40,9 @@ class Listener:
         listen, and what came meanwhile was not heard."""
         at = now()
         try:
+            if self._conn is not None and at >= self._expires_at:
+                self._lose()
+                self._again_at = at
             if self._conn is not None:
                 if at - self._heard_at > CHECK_SECONDS:
                     passes.ask(self._conn)
@@ -43,6 +50,7 @@ class Listener:
             elif self._wanted and at >= self._again_at:
                 self._conn = connect(self._dsn, "listener")
                 passes.listen(self._conn)
+                self._expires_at = at + self._lifetime_seconds
                 self._again_seconds = AGAIN_FIRST_SECONDS
                 self._heard_at = at
                 return True

@@ -14,11 +14,12 @@ def overview(
     pauses: Sequence[Record],
     workers: Sequence[Record],
     known_types: Collection[str],
+    served_queues: Collection[str] | None = None,
 ) -> Record:
     """The object of `status --json`.
 
     Which types are unknown can be told only while some worker lives: then it is those that no living
-    one has a handler for.
+    one has a handler for; and which queues nobody serves (`served_queues` None: none).
     """
     counts = [_with_unknown(one, bool(workers), known_types) for one in counts]
     expired = sum(worker["state"] == "expired" for worker in workers)
@@ -31,7 +32,10 @@ def overview(
         "lost_leases": sum(one["lost_leases"] for one in counts),
         "done_per_second": None,
         "failed_per_second": None,
-        "queues": _by("queue", counts, _paused(pauses, "queue", "type")),
+        "queues": [
+            one | {"unserved": _is_unserved(one["name"], workers, served_queues)}
+            for one in _by("queue", counts, _paused(pauses, "queue", "type"))
+        ],
         "types": _by("type", counts, _paused(pauses, "type", "queue")),
         "workers": list(workers),
     }
@@ -39,6 +43,10 @@ def overview(
 
 def _with_unknown(one: Record, anyone: bool, known: Collection[str]) -> Record:
     return one | {"unknown": one["ready"] if anyone and one["type"] not in known else 0}
+
+
+def _is_unserved(name: str, workers: Sequence[Record], served: Collection[str] | None) -> bool:
+    return bool(workers) and served is not None and name not in served
 
 
 def _sum(counts: Iterable[Record]) -> Record:

@@ -79,7 +79,7 @@ class Maintainer:
         self.log = LogPipe(ends.log, config.log_level, role="maintainer")
         rng = random.Random()
         self.judge = Judge(config.backoff, rng)
-        self.listener = Listener(config.dsn, rng, wanted=config.listen)
+        self.listener = Listener(config.dsn, rng, config.connection_seconds, wanted=config.listen)
         self.groups = Groups(groups)
         self.waiting = Waiting(config.procs)
         self.observer: Observer[UUID] = Observer()
@@ -116,7 +116,7 @@ class Maintainer:
             max_size=2,
             kwargs={"autocommit": True},
             configure=ensure_durable,
-            max_lifetime=1800,
+            max_lifetime=self.config.connection_seconds,
             max_idle=300,
             reconnect_timeout=float("inf"),
             open=True,
@@ -230,7 +230,7 @@ class Maintainer:
         with self.pool.connection() as conn:
             ripe, next_at = self.observer.look(passes.leases(conn), at)
             ended = passes.sweep(conn, ripe, self.judge) if passes.sweep_is_due(conn, ripe) else []
-            passes.prune(conn, self.runner_id)
+            passes.prune(conn, self.runner_id, self.config.keep_receipts_seconds)
             self.types = passes.types_of(conn, self.runner_id)
             passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
         for one in ended:

@@ -43,6 +43,7 @@ class Renewer:
         self.newest: tuple[float, list[Renewal]] | None = None
         self.settles: dict[bytes, Settle] = {}
         self.hand_backs: list[HandBack] = []
+        self.expires_at = float("inf")
         self.away_since: float | None = None
         self.retry_seconds = RETRY_FIRST_SECONDS
 
@@ -85,11 +86,15 @@ class Renewer:
 
     def attend(self) -> None:
         """Do what is asked; what a lost connection leaves undone stays for the next time."""
+        if self.conn is not None and now() >= self.expires_at:
+            self.conn.close()
+            self.conn = None
         try:
             if self.conn is None:
                 self.conn = connect(
                     self.config.dsn, "renewer", statement_seconds=self.config.renewal_seconds
                 )
+                self.expires_at = now() + self.config.connection_seconds
                 self.back()
             if self.newest is not None:
                 self.renew(self.conn, *self.newest)

@@ -192,7 +192,10 @@ class Worker:
 
     def serve(self) -> None:
         """Claim and run until told to stop; Disconnected when the connection is lost."""
+        expires_at = now() + self.config.connection_seconds * (0.9 + 0.2 * self.rng.random())
         while not self.lifeline.stopping and not self.is_worn_out():
+            if now() >= expires_at:
+                self.replace_connection()
             if not self.lifeline.may_claim():
                 self.pause(ALIVE_SECONDS)
                 continue
@@ -204,10 +207,18 @@ class Worker:
             self.idle(bool(permitted))
         self.guarded(self.executor.clear)
 
+    def replace_connection(self) -> None:
+        """An old connection is replaced between tasks, and with it the identity."""
+        self.guarded(self.executor.clear)
+        self.session.conn.close()
+        raise Disconnected
+
     def is_worn_out(self) -> bool:
-        """Whether this process has done as much as it is to do, and is to be replaced."""
-        most = self.config.max_tasks_per_child
-        return most is not None and self.telling.started >= most
+        """Whether this process has done as much, or grown as large, as it may, and is to be replaced."""
+        tasks, size = self.config.max_tasks_per_child, self.config.max_memory_per_child
+        if tasks is not None and self.telling.started >= tasks:
+            return True
+        return size is not None and kernel.rss_of(os.getpid()) > size
 
     def look(self, permitted: int) -> list[Row]:
         """Claim tasks if there are any. From before the claim on the lease is what we live by."""

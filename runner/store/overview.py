@@ -47,6 +47,12 @@ def workers(conn: psycopg.Connection[Any]) -> list[Record]:
     return _records(conn, "workers")
 
 
+def served_queues(conn: psycopg.Connection[Any]) -> set[str] | None:
+    """The queues that living workers claim from; None: every queue, by a worker that serves all."""
+    found = {row[0] for row in conn.execute(query("served_queues"))}
+    return None if None in found else found
+
+
 def due(conn: psycopg.Connection[Any], queues: Sequence[str] | None) -> list[Record]:
     """Tasks that a drain would find, by queue and type."""
     return _records(conn, "due", {"queues": queues})

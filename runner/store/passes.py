@@ -17,7 +17,6 @@ from ..wire import How
 from . import ending
 from .sql import query
 
-KEEP_RECEIPTS_SECONDS = 90 * 86400.0
 SWEPT = "lease expired"
 
 
@@ -139,10 +138,14 @@ def remove_runner(conn: psycopg.Connection[Any], runner_id: UUID) -> None:
     conn.execute(query("remove_runner"), {"runner_id": runner_id})
 
 
-def prune(conn: psycopg.Connection[Any], runner_id: UUID) -> None:
-    """Forget runners that are gone, receipts that are old, and pauses that are over."""
+def prune(
+    conn: psycopg.Connection[Any], runner_id: UUID, keep_seconds: float = 90 * 86400.0
+) -> None:
+    """Forget runners that are gone, receipts older than `keep_seconds` (infinite: none), and pauses
+    that are over."""
     conn.execute(query("prune_runners"), {"runner_id": runner_id})
-    conn.execute(query("prune_receipts"), {"keep": KEEP_RECEIPTS_SECONDS})
+    if keep_seconds < float("inf"):
+        conn.execute(query("prune_receipts"), {"keep": keep_seconds})
     conn.execute(query("prune_pauses"))
 
 

@@ -232,3 +232,13 @@ def mixed(tx, task):
     assert level == ("serializable" if strict else "read committed"), level
     if how == "fail":
         raise ValueError("after its effect")
+
+
+_kept = []
+
+
+@tasks.task
+def leaks(tx, task):
+    """Keeps eight megabytes for good."""
+    _kept.append(bytearray(os.urandom(1 << 20) * 8))
+    tx.execute(EFFECT, [task.id, task.attempt])

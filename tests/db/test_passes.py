@@ -187,3 +187,22 @@ def test_types_of_the_living(db: Connection) -> None:
     announce(db, "b", "c")
     assert passes.known_types(db) == {"a", "b", "c"}
     assert passes.types_of(db, runner) == {"a", "b"}
+
+
+def test_receipts_are_kept_as_long_as_asked(db: Connection) -> None:
+    for days in (1, 100, 1000):
+        db.execute(
+            "insert into runner.receipt (idempotency_key, task_id, task_type, completed_at)"
+            " values (%s, 1, 't', clock_timestamp() - make_interval(days => %s))",
+            [f"k{days}", days],
+        )
+
+    def kept() -> int:
+        return int(one(db, "select count(*) from runner.receipt"))
+
+    passes.prune(db, uuid4(), float("inf"))
+    assert kept() == 3
+    passes.prune(db, uuid4(), 200 * 86400.0)
+    assert kept() == 2
+    passes.prune(db, uuid4())
+    assert kept() == 1

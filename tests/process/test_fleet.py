@@ -207,3 +207,43 @@ def test_a_handler_in_c_does_not_hold_up_the_stop(fresh: str, tmp_path: Path) ->
         row = work.row(task)
         assert row is not None
         assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
+
+
+def test_connections_are_replaced_at_their_age(fresh: str, tmp_path: Path) -> None:
+    """Between tasks, and with the connection the identity; the processes stay, nothing runs twice."""
+    with fleets.work(fresh, tmp_path) as work:
+        tasks = work.add("slow", 60, seconds=0.1)
+        with fleets.running(fresh, tmp_path, "--connection-lifetime", "1s", procs=2) as fleet:
+            pids = fleets.wait_registered(work, 2)
+            query = "select pid from pg_stat_activity where application_name like 'runner %'"
+            before = {row[0] for row in work.conn.execute(query)}
+            wait_until(work.empty, 30)
+            after = {row[0] for row in work.conn.execute(query)}
+            assert not before & after - {os.getpid()}
+            assert fleets.wait_registered(work, 2) == pids
+            assert "away" not in fleet.log()
+        work.exactly_once(tasks)
+        assert {fields[2] for fields in work.noted("start")} == {"1"}
+
+
+def test_a_worker_that_has_grown_is_replaced(fresh: str, tmp_path: Path) -> None:
+    """Between tasks; none is lost or charged over it."""
+    with fleets.work(fresh, tmp_path) as work:
+        tasks = work.add("leaks", 40)
+        with fleets.running(fresh, tmp_path, "--max-memory-per-child", "80MB", procs=2) as fleet:
+            pids = set(fleets.wait_registered(work, 2).values())
+            wait_until(work.empty, 40)
+            assert not pids & set(fleets.wait_registered(work, 2).values())
+            assert "WARNING" not in fleet.log()
+        work.exactly_once(tasks)
+
+
+def test_a_worker_that_has_done_enough_is_replaced(fresh: str, tmp_path: Path) -> None:
+    with fleets.work(fresh, tmp_path) as work:
+        tasks = work.add("ordinary", 40)
+        with fleets.running(fresh, tmp_path, "--max-tasks-per-child", "5", procs=1) as fleet:
+            (first,) = fleets.wait_registered(work, 1).values()
+            wait_until(work.empty, 40)
+            assert "WARNING" not in fleet.log()
+            wait_until(lambda: first not in fleets.wait_registered(work, 1).values())
+        work.exactly_once(tasks)

@@ -56,3 +56,20 @@ def test_many_types_are_no_work() -> None:
     counts = [count("a", f"type {number}", ready=1) for number in range(50_000)]
     seen = overview("d", counts, [], [], ())
     assert (seen["ready"], len(seen["types"])) == (50_000, 50_000)
+
+
+def test_queues_that_nobody_serves_are_named() -> None:
+    count = dict.fromkeys(("ready", "scheduled", "running", "dead", "retried", "lost_leases"), 0)
+    counts = [
+        count | {"queue": name, "type": "t", "ready": 1, "oldest_ready_seconds": 1.0}
+        for name in ("mail", "reports")
+    ]
+    worker = {"state": "idle"}
+
+    def unserved(workers: list[dict[str, str]], served: set[str] | None) -> list[str]:
+        seen = overview("d", counts, [], workers, {"t"}, served)
+        return [queue["name"] for queue in seen["queues"] if queue["unserved"]]
+
+    assert unserved([worker], {"mail"}) == ["reports"]
+    assert unserved([worker], None) == []
+    assert unserved([], set()) == []  # without any worker that goes without saying

@@ -66,3 +66,9 @@ select current_setting('max_connections')::int as max_connections,
 -- name: receipt_of
 -- Whether a key was completed.
 select task_id from runner.receipt where idempotency_key = %(key)s;
+
+-- name: served_queues
+-- The queues that living workers claim from; one of null where a worker claims from every queue.
+select distinct q.queue
+from runner.worker w left join lateral unnest(w.queues) as q(queue) on true
+where w.role = 'worker' and w.lease_until > clock_timestamp() and (w.queues is null or q.queue is not null);
