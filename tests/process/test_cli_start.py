@@ -64,7 +64,7 @@ def test_start_works_until_it_is_stopped(project: Path, fresh: str) -> None:
         process.terminate()
         out, told = process.communicate(timeout=30)
         assert (out, process.returncode) == ("", 0)
-        assert "hello 1 done" in told
+        assert "task 1 (hello) done" in told
 
 
 def test_start_says_what_is_unsafe_and_what_will_not_fit(project: Path, fresh: str) -> None:
@@ -146,7 +146,7 @@ def test_the_embedded_server_lives_as_long_as_the_fleet(project: Path, home: Pat
         result = run("enqueue", "hello", "--embedded", cwd=project, RUNNER_HOME=str(home))
         assert result.returncode == 0
         assert process.stderr is not None
-        assert any("hello 1 done" in line for line in iter(process.stderr.readline, ""))
+        assert any("task 1 (hello) done" in line for line in iter(process.stderr.readline, ""))
         assert status(home).running
         process.terminate()
         process.communicate(timeout=30)
