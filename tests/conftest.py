@@ -12,6 +12,11 @@ from runner.embedded import Embedded
 from tests import servers
 
 
+# A shell that puts the suite into the background has it ignore SIGINT, and so would every command that
+# a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Embedded]:
     """The server of this run (RUNNER_TEST_PG: `embedded` or `system`)."""
