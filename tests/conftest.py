@@ -11,7 +11,6 @@ import pytest
 from runner.embedded import Embedded
 from tests import servers
 
-
 # A shell that puts the suite into the background has it ignore SIGINT, and so would every command that
 # a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
