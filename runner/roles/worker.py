@@ -260,7 +260,7 @@ class Worker:
         self.events.send(Kind.CLAIMED, task=rows[0].task_id, fence=rows[0].fence, count=len(rows))
         faults.point("after_claimed")
         if self.was_woken:
-            self.wake_next()
+            self.wake_next(full=len(rows) >= self.executor.pace.wanted(rows[0].task_type))
         try:
             self.guarded(lambda: self.executor.work_through(rows))
         finally:
@@ -273,9 +273,12 @@ class Worker:
         except psycopg.Error as error:
             self.session.give_up(error)
 
-    def wake_next(self) -> None:
-        """Who was woken and found work wakes the next: there may be more than one byte says."""
+    def wake_next(self, *, full: bool) -> None:
+        """Who was woken and found as much as it wanted wakes the next: there may be more than the
+        bytes say."""
         self.was_woken = False
+        if not full:
+            return
         with contextlib.suppress(BlockingIOError):
             os.write(self.ends.extra["wake_next"], b".")
 
