@@ -51,79 +51,106 @@ def compose(
     `bounds`: what a drain leaves. `leased`: further rows to renew. `types`: a file that workers
     write the names of their handlers to, because the parent never loads the app.
     """
-    events, log = os.pipe(), os.pipe()
-    os.set_blocking(log[1], False)
-    set_pipe_size(log[1], 1 << 20)
-    renewals = Renewals(config.renew_every)
-    sets = _sets_of_queues(config)
-    wakes = [os.pipe() for _ in sets]
-    for fd in (fd for pipe in wakes for fd in pipe):
-        os.set_blocking(fd, False)
-    permits = None
-    if config.drain is not None and config.drain.max_tasks is not None:
-        permits = Permits(config.drain.max_tasks, config.procs)
+    plan = Plan(config, runner_id, bounds, types)
+    return Supervisor(
+        config,
+        [plan.log_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
+        goal,
+        plan.renewals,
+        plan.events,
+        plan.log[1],
+        groups=plan.sets,
+        leased=leased,
+        permits=plan.permits,
+        on_terminal=_has_terminal(),
+    )
 
-    def worker(seat: Seat, ends: Ends) -> int:
-        return Worker(config, runner_id, seat, ends, bounds, permits).run()
 
-    def worker_ends(slot: int) -> dict[str, int]:
-        wake_read, wake_write = wakes[sets.index(config.queues_of_slot(slot))]
-        extra = {"wake": wake_read, "wake_next": wake_write}
-        if types is not None:
-            extra["types"] = types
-        return extra | (permits.ends if permits else {})
+class Plan:
+    """The pipes between the processes, and for each role what it is given of them."""
 
-    def renewer(seat: Seat, ends: Ends) -> int:
-        return Renewer(config, ends.extra["requests"], seat, ends).run()
+    def __init__(
+        self, config: FleetConfig, runner_id: UUID, bounds: Bounds, types: int | None
+    ) -> None:
+        self.config = config
+        self.runner_id = runner_id
+        self.bounds = bounds
+        self.types = types
+        self.events, self.log = os.pipe(), os.pipe()
+        os.set_blocking(self.log[1], False)
+        set_pipe_size(self.log[1], 1 << 20)
+        self.renewals = Renewals(config.renew_every)
+        self.sets = _sets_of_queues(config)
+        self.wakes = [os.pipe() for _ in self.sets]
+        for fd in (fd for pipe in self.wakes for fd in pipe):
+            os.set_blocking(fd, False)
+        most = config.drain.max_tasks if config.drain is not None else None
+        self.permits = Permits(most, config.procs) if most is not None else None
 
-    def maintainer(seat: Seat, ends: Ends) -> int:
-        groups = [Group(one, ends.extra[f"wake{i}"]) for i, one in enumerate(sets)]
-        return Maintainer(config, runner_id, groups, seat, ends, bounds).run()
+    def log_role(self) -> Role:
+        """Writes the log; the last to stop."""
 
-    def logger(seat: Seat, ends: Ends) -> int:
-        return Log(ends.extra["read"], config.log_format, config.log_level, seat, ends).run()
+        def main(seat: Seat, ends: Ends) -> int:
+            form, level = self.config.log_format, self.config.log_level
+            return Log(ends.extra["read"], form, level, seat, ends).run()
 
-    roles = [
-        Role("log", logger, stop_order=3, extra=lambda _: {"read": log[0]}),
-        Role(
+        return Role("log", main, stop_order=3, extra=lambda _: {"read": self.log[0]})
+
+    def renewer_role(self) -> Role:
+        """Renews and settles when the parent asks."""
+
+        def main(seat: Seat, ends: Ends) -> int:
+            return Renewer(self.config, ends.extra["requests"], seat, ends).run()
+
+        requests = self.renewals.renewer_end.fileno()
+        return Role(
             "renewer",
-            renewer,
+            main,
             stop_order=2,
             dies_with_parent=True,
             captures=True,
-            extra=lambda _: {"requests": renewals.renewer_end.fileno()},
-        ),
-        Role(
+            extra=lambda _: {"requests": requests},
+        )
+
+    def maintainer_role(self) -> Role:
+        """Wakes the idle, and makes the passes."""
+
+        def main(seat: Seat, ends: Ends) -> int:
+            groups = [Group(one, ends.extra[f"wake{i}"]) for i, one in enumerate(self.sets)]
+            return Maintainer(self.config, self.runner_id, groups, seat, ends, self.bounds).run()
+
+        return Role(
             "maintainer",
-            maintainer,
+            main,
             stop_order=1,
             dies_with_parent=True,
             needs="renewer",
             captures=True,
-            extra=lambda _: {f"wake{i}": write for i, (_, write) in enumerate(wakes)},
-        ),
-        Role(
+            extra=lambda _: {f"wake{i}": write for i, (_, write) in enumerate(self.wakes)},
+        )
+
+    def worker_role(self) -> Role:
+        """Claims tasks and runs their handlers; the first to stop."""
+
+        def main(seat: Seat, ends: Ends) -> int:
+            return Worker(self.config, self.runner_id, seat, ends, self.bounds, self.permits).run()
+
+        return Role(
             "worker",
-            worker,
+            main,
             dies_with_parent=True,
             needs="renewer",
             holds_leases=True,
             captures=True,
-            extra=worker_ends,
-        ),
-    ]
-    return Supervisor(
-        config,
-        roles,
-        goal,
-        renewals,
-        events,
-        log[1],
-        groups=sets,
-        leased=leased,
-        permits=permits,
-        on_terminal=_has_terminal(),
-    )
+            extra=self._worker_ends,
+        )
+
+    def _worker_ends(self, slot: int) -> dict[str, int]:
+        read, write = self.wakes[self.sets.index(self.config.queues_of_slot(slot))]
+        extra = {"wake": read, "wake_next": write}
+        if self.types is not None:
+            extra["types"] = self.types
+        return extra | (self.permits.ends if self.permits else {})
 
 
 def _sets_of_queues(config: FleetConfig) -> list[tuple[str, ...] | None]:
