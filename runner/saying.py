@@ -15,11 +15,11 @@ class Said(NamedTuple):
 
 
 _PHRASES = {
-    Outcome.OK: ("debug", "done"),
-    Outcome.RETRIED: ("info", "failed and will be retried"),
-    Outcome.RELEASED: ("info", "was given back"),
-    Outcome.SNOOZED: ("info", "was put off"),
-    Outcome.LOST: ("warning", "lost its lease: nothing was written"),
+    Outcome.OK: ("debug", "done", "done"),
+    Outcome.RETRIED: ("info", "retried", "failed and will be retried"),
+    Outcome.RELEASED: ("info", "released", "was given back"),
+    Outcome.SNOOZED: ("info", "snoozed", "was put off"),
+    Outcome.LOST: ("warning", "lost_lease", "lost its lease: nothing was written"),
 }
 
 
@@ -31,5 +31,5 @@ def say(
     because = f": {why}" if why else ""
     if outcome is Outcome.DEAD:
         return Said("error", "dead", f"{name} is dead after {attempts(attempt)}{because}")
-    level, phrase = _PHRASES[outcome]
-    return Said(level, outcome.name.lower(), f"{name} {phrase}{because}")
+    level, event, phrase = _PHRASES[outcome]
+    return Said(level, event, f"{name} {phrase}{because}")
