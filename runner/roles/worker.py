@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
@@ -108,7 +108,6 @@ class Worker:
 
     def serve_until_stopped(self) -> None:
         """Under one identity after the other; one that is lost is settled under the next."""
-        self.events.send(Kind.HELLO)
         former: Former | None = None
         while not self.lifeline.stopping and not self.is_worn_out():
             try:
@@ -131,13 +130,14 @@ class Worker:
     def open_session(self, former: Former | None) -> bool:
         """Connect, settle the former identity, and register the new one; False when told to stop."""
         self.lifeline.forget()
+        # The parent must know the identity before anything can be claimed under it; and that nothing is
+        # held under the former one any more, however long the database is away.
+        worker_id = uuid4()
+        self.events.send(Kind.HELLO, worker=worker_id.bytes)
         conn = joining.connection(self.config, self.seat, self.log, self.rng, self.wait_to_connect)
         if conn is None:
             return False
-        self.session = Session(conn)
-        worker_id = self.session.worker_id
-        # The parent must know the identity before anything can be claimed under it.
-        self.events.send(Kind.HELLO, worker=worker_id.bytes)
+        self.session = Session(conn, worker_id)
         try:
             if former is not None:
                 self.settle(former)

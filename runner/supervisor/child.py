@@ -106,6 +106,8 @@ class Child:
                 self.registered = False
                 self.deadline = None
                 self.deadlines.clear()
+                if self.work is not None:
+                    self.work.ending = True  # its handler is over; its row is settled soon
             case Kind.REGISTERED:
                 self.registered = True
                 self.former.clear()
