@@ -97,11 +97,6 @@ select queue, task_type from runner.pause where until is null or until > clock_t
 -- The types that the workers of one parent have handlers for.
 select distinct unnest(types) from runner.worker where runner_id = %(runner_id)s;
 
--- name: ended_leases
--- Drain locks and workers of runners whose lease ended long ago, for a pass that has not watched.
-select worker_id, lease_until from runner.worker
-where lease_until < clock_timestamp() - lease;
-
 -- name: listen
 -- Hear of tasks that were added.
 listen runner;
