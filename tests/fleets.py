@@ -126,13 +126,19 @@ def environment(directory: Path, **extra: str) -> dict[str, str]:
 
 @contextmanager
 def running(
-    url: str, directory: Path, *options: str, procs: int = 4, verb: str = "start", **extra: str
+    url: str,
+    directory: Path,
+    *options: str,
+    procs: int = 4,
+    verb: str = "start",
+    app: str = "tests.apps.chores",
+    **extra: str,
 ) -> Iterator[Fleet]:
-    """The command at work; killed at the end if it is still there."""
+    """The command at work; killed at the end if it is still there. `extra` is for its environment."""
     number = len(list(directory.glob("stderr.*")))
     log_path = directory / f"stderr.{number}"
     command = [sys.executable, "-m", "runner", verb, "--procs", str(procs), "-A"]
-    command += ["tests.apps.chores", "--app-dir", str(ROOT), *QUICK, *options]
+    command += [app, "--app-dir", str(ROOT), *QUICK, *options]
     env = environment(directory, DATABASE_URL=url, **extra)
     with log_path.open("wb") as log:
         process = subprocess.Popen(
