@@ -1,13 +1,46 @@
-"""The fenced blocks of the documents, in their order."""
+"""The fenced blocks of the documents, in their order, and which test runs each of them.
+
+A block is run from the document itself, never from a copy in a test: `block()` fetches its text. One
+that nothing runs is listed with the reason. A new block that is neither fails `tests/unit/test_docs.py`.
+"""
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "examples").glob("*/README.md"),
+    ]
+)
 _BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE_SQL = re.compile(r"`(select runner\.[^`]+)`")
+
+# By document: how a block begins, with its fence or with its first line, and the test that runs it.
+_READING = "tests/db/test_docs.py::test_what_the_page_enqueues_is_done"
+_TYPED = "tests/process/test_typed.py"
+_CHART = "test_every_change_is_an_arrow_and_every_arrow_a_change"
+RUN = {
+    "README.md": {
+        "```python": "tests/db/test_docs.py::test_readme",
+        "export DATABASE_URL=": f"{_TYPED}::test_the_first_commands_of_readme",
+        "runner enqueue slow": f"{_TYPED}::test_the_walk_of_readme",
+        "* * * * *": f"{_TYPED}::test_the_cron_line_of_readme",
+    },
+    "ARCHITECTURE.md": {"enqueue -> ": f"tests/unit/test_architecture.py::{_CHART}"},
+    "docs/handlers.md": {"```python": _READING, "```sql": _READING},
+}
+# The same for those that no test runs, with the reason.
+NOT_RUN = {
+    "README.md": {
+        "scripts/runner demo": "it installs from the network, and the second command runs this test;"
+        " the demo itself: tests/process/test_cli_demo.py",
+    },
+    "ARCHITECTURE.md": {"runner start --procs 8": "a picture"},
+}
 
 
 class Block(NamedTuple):
@@ -21,7 +54,14 @@ class Block(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.path.name}:{self.line}"
+        return f"{self.document}:{self.line}"
+
+    @property
+    def document(self) -> str:
+        return self.path.relative_to(ROOT).as_posix()
+
+    def begins(self, beginning: str) -> bool:
+        return self.text.startswith(beginning) or f"```{self.language}" == beginning
 
 
 def blocks(path: Path) -> list[Block]:
@@ -33,6 +73,24 @@ def blocks(path: Path) -> list[Block]:
     ]
 
 
+def block(document: str, containing: str) -> Block:
+    """The first block of a document that contains a text."""
+    return next(each for each in blocks(ROOT / document) if containing in each.text)
+
+
+def typed(each: Block) -> list[str]:
+    """The lines of a block as somebody types them: without remarks, continuations joined."""
+    text = re.sub(r"\\\n\s*", "", each.text)
+    lines = (re.split(r"(?:^|\s\s+)# ", line)[0].strip() for line in text.splitlines())
+    return [line.removeprefix("$ ") for line in lines if line]
+
+
+def ways(each: Block) -> list[str]:
+    """What runs a block, and why nothing does; it should be one in all."""
+    told = [*RUN.get(each.document, {}).items(), *NOT_RUN.get(each.document, {}).items()]
+    return [way for beginning, way in told if each.begins(beginning)]
+
+
 def inline_sql(path: Path) -> list[str]:
     """Statements in the running text."""
     return _INLINE_SQL.findall(path.read_text("utf-8"))
@@ -40,11 +98,10 @@ def inline_sql(path: Path) -> list[str]:
 
 def command_lines(path: Path) -> list[tuple[str, str]]:
     """Lines of blocks that call our command, without their comments; with their places."""
-    found = []
-    for block in blocks(path):
-        if block.language in ("", "sh", "console"):
-            for number, line in enumerate(block.text.splitlines()):
-                command = line.partition("  #")[0].strip()
-                if re.match(r"(?:\$ )?(?:scripts/)?runner ", command):
-                    found.append((f"{path.name}:{block.line + number}", command))
-    return found
+    return [
+        (each.place, line)
+        for each in blocks(path)
+        if each.language in ("", "sh", "console")
+        for line in typed(each)
+        if re.match(r"(?:scripts/)?runner ", line)
+    ]
