@@ -213,7 +213,7 @@ create or replace function runner.unique_key(params jsonb) returns bytea
     as $$ select sha256(convert_to(params::text, 'UTF8')) $$;
 
 -- Takes back tasks that their keys make pointless: never claimed, and done before; how many. With its
--- owner's rights, so that who enqueues needs no right to delete; harmless in anybody's hands.
+-- owner's rights, so that who enqueues needs no right to delete (but the right to call this).
 create or replace function runner.withdraw(ids bigint[]) returns bigint
     language sql volatile security definer set search_path = pg_catalog, pg_temp
     as $$
@@ -223,6 +223,7 @@ create or replace function runner.withdraw(ids bigint[]) returns bigint
         returning 1)
     select count(*) from gone
     $$;
+revoke execute on function runner.withdraw(bigint[]) from public;
 
 -- Adds a task that has a key or is unique; null when it is there or done already.
 create or replace function runner.enqueue_once(

@@ -9,11 +9,19 @@ import psycopg
 import pytest
 
 from runner.embedded import Embedded
-from tests import servers
+from tests import logins, servers
 
 # A shell that puts the suite into the background has it ignore SIGINT, and so would every command that
 # a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With RUNNER_TEST_ROLE only what that role is for."""
+    left = [item for item in items if not logins.is_chosen(item.path)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if logins.is_chosen(item.path)]
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +45,7 @@ def db(server: Embedded) -> Iterator[servers.Connection]:
 @pytest.fixture
 def db_url(db: servers.Connection, server: Embedded) -> str:
     """The URL of the database of `db`, for a second session in the same test."""
-    return servers.database_url(server.url, servers.SHARED)
+    return logins.as_chosen(servers.database_url(server.url, servers.SHARED))
 
 
 @pytest.fixture

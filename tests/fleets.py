@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from tests.logins import as_chosen
 from tests.servers import gone, wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -139,7 +140,7 @@ def running(
     log_path = directory / f"stderr.{number}"
     command = [sys.executable, "-m", "runner", verb, "--procs", str(procs), "-A"]
     command += [app, "--app-dir", str(ROOT), *QUICK, *options]
-    env = environment(directory, DATABASE_URL=url, **extra)
+    env = environment(directory, DATABASE_URL=as_chosen(url), **extra)
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from runner.embedded import Embedded, find_binaries
 from runner.store import schema
+from tests import logins
 
 Fact = TypeVar("Fact")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -81,6 +82,7 @@ def prepare(server: Embedded) -> None:
     create_database(server, TEMPLATE)
     with psycopg.connect(database_url(server.url, TEMPLATE), autocommit=True) as conn:
         schema.install(conn)
+    logins.apply(database_url(server.url, TEMPLATE))
     create_database(server, SHARED, TEMPLATE)
 
 
@@ -124,7 +126,7 @@ def _drop_additions(conn: Connection) -> None:
     for (name,) in conn.execute(extra).fetchall():
         if name != "public" or _has_objects(conn):
             conn.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
-    conn.execute("create schema if not exists public")
+    conn.execute("create schema if not exists public; grant usage on schema public to public")
 
 
 def _has_objects(conn: Connection) -> bool:

@@ -237,6 +237,7 @@ GRANTS = [
     " on runner.task",
     "grant select (idempotency_key) on runner.receipt",
     "grant select (idle) on runner.runner",
+    "grant execute on function runner.withdraw(bigint[])",
 ]
 
 
