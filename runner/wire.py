@@ -39,6 +39,7 @@ class Kind(enum.IntEnum):
     LOST = 15  # the worker's row is gone [worker]
     SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
     ANSWERED = 17  # the renewer is through with the newest request
+    SUSPENDED = 21  # the console has given the terminal back
     REFUSED = 18  # could not boot, and a restart will not change that [flag = exit code]
 
 
@@ -144,6 +145,8 @@ class Order(enum.IntEnum):
     STOP = 2  # claim nothing more; leave when the work in hand is done
     LOOK = 3  # look for work now, fully
     IDLE = 4  # to the maintainer: so many workers of a set of queues are idle [group, count]
+    SUSPEND = 5  # to the console: give the terminal back, the parent is about to stop
+    RESUME = 6  # to the console: the parent goes on
 
 
 _ORDER = struct.Struct("<HHId")

@@ -35,6 +35,7 @@ class Work:
     started_at: float
     limit_at: float | None
     ending: bool = False
+    progress: tuple[int, int] | None = None  # so much of so much, as its handler told
 
 
 @dataclass(slots=True, frozen=True)
@@ -117,6 +118,8 @@ class Child:
                 self.work = Work(event.task, event.fence, now, limit_at)
                 self.idle = self.taken = False
                 self.term_for = None  # it was meant for the task before
+            case Kind.PROGRESS if self.work and self.work.task == event.task:
+                self.work.progress = (event.count, event.fence)
             case Kind.CLAIMED:
                 self.idle = self.handed_back = False
             case Kind.DONE:

@@ -30,6 +30,8 @@ class Course:
     stop: Stop | None = None
     exit_code: int = 0
     reason: str = "stopped"
+    deaths: int = 0  # that nobody asked for
+    last_death: tuple[float, str] | None = None  # when, and in words
 
     def end(self, reason: str, exit_code: int = 0) -> bool:
         """Begin the stop; False when it had begun before."""
@@ -54,6 +56,11 @@ class Course:
     def changed(self) -> None:
         """A claim ended, somebody died, or tasks became ready: earlier empty looks prove nothing."""
         self.view.changed_at = now()
+
+    def mourn(self, text: str) -> None:
+        """A child has died that was to live."""
+        self.deaths += 1
+        self.last_death = (now(), text)
 
     def report(self) -> Report:
         """What the command is told at the end."""

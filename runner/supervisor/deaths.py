@@ -62,8 +62,11 @@ class Deaths:
         if child.work is not None:
             told = f"{child.name} ended in task {child.work.task}: {text}"
             self.log.warning("worker_died", told, task=child.work.task, **fields)
+            self.course.mourn(told)
         elif self._is_news(child, death):
-            self.log.warning("child_died", f"{child.name} ended: {text}", **fields)
+            told = f"{child.name} ended: {text}"
+            self.log.warning("child_died", told, **fields)
+            self.course.mourn(told)
         else:
             self.log.debug("child_ended", f"{child.name} ended", **fields)
 

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 
-_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTSTP)
 
 
 class Traps:

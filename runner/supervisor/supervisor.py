@@ -18,6 +18,7 @@ from .child import Child
 from .course import Course, Report
 from .deaths import Deaths
 from .family import Family
+from .feed import Feed
 from .goals import Goal
 from .leases import RENEWER, Leases
 from .renewals import Renewals
@@ -26,6 +27,7 @@ from .signals import Traps
 from .spawn import set_pipe_size
 from .staff import Staff
 from .starts import Starts
+from .suspension import Suspension
 
 EVENTS_AT_ONCE = 1 << 18  # bytes
 BURST = 2  # events in one read that make the loop pause, so that the next read brings many
@@ -53,6 +55,7 @@ class Supervisor:
         leased: Sequence[bytes] = (),
         permits: Permits | None = None,
         on_terminal: bool = False,
+        feed: Feed | None = None,
     ) -> None:
         kernel.become_subreaper()
         self.config = config
@@ -69,6 +72,8 @@ class Supervisor:
             config, roles, goal, family, self.course, renewals, self.starts, groups, permits
         )
         self.log = family.log
+        self.suspension = Suspension(family)
+        self._feed = feed
         self._reader = EventReader()
         self._strays_told = 0
         self._busy = False  # tasks have come or gone since everybody was looked at
@@ -91,6 +96,7 @@ class Supervisor:
                     self.leases.hand_back()
                     self.manage_children()
                     self.look_at_goal()
+                    self.tell_console()
         finally:
             self.close()
         return self.course.report()
@@ -132,6 +138,7 @@ class Supervisor:
             until = self._turned_at + TURN_SECONDS
         else:
             until = min(at + 1.0, self.leases.next_deadline(), self.staff.next_start_at())
+            until = min(until, self.suspension.due_at)
         for key, _ in self.family.selector.select(max(0.0, until - at)):
             if isinstance(key.data, Child):
                 self.family.read_output(key.data)
@@ -144,6 +151,8 @@ class Supervisor:
                 self.staff.reload()
             elif hung_up or number in (signal.SIGTERM, signal.SIGINT):
                 self._stop_by(number)
+            elif number == signal.SIGTSTP:
+                self.suspension.ask()
 
     def _stop_by(self, number: signal.Signals) -> None:
         cut_short = 128 + number if self.config.drain is not None else 0
@@ -202,6 +211,8 @@ class Supervisor:
                 self._count(child, Outcome.OK)
             case Kind.FINISHED:
                 self._count(child, Outcome(event.flag))
+            case Kind.SUSPENDED:
+                self.suspension.granted()
             case Kind.PROMOTED:
                 self.course.changed()
             case Kind.BACKLOG:
@@ -255,6 +266,12 @@ class Supervisor:
             if child.asked_to_look_at <= changed_at or at - child.asked_to_look_at > ASK_SECONDS:
                 child.asked_to_look_at = at
                 self.family.tell(child, Order.LOOK)
+
+    def tell_console(self) -> None:
+        """Figures for the live view; and no more waiting for one that does not answer."""
+        if self._feed is not None:
+            self._feed.send(self.family, self.course)
+        self.suspension.look()
 
     def _look(self) -> None:
         view = self.course.view

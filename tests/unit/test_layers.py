@@ -24,6 +24,8 @@ LAYERS: list[tuple[str, ...]] = [
             "judge",
             "observing",
             "logpipe",
+            "loglines",
+            "sink",
             "faults",
             "statements",
             "_version",

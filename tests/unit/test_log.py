@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runner.roles.log import as_json, as_text
+from runner.loglines import as_json, as_text
 
 HOSTILE = [
     "a\x1b[31mred",
