@@ -15,6 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_CHILD_SUBREAPER = 36
 _TIMER_ABSTIME = 1
 _F_SETSIG = 10
+_ARG_START = 45  # of the fields of /proc/PID/stat behind the name; the next one is the end
 
 
 class DeathTimer:
@@ -50,6 +51,24 @@ class DeathTimer:
         seconds = int(at)
         spec = struct.pack("=qqqq", 0, 0, seconds, max(1 if at else 0, int((at - seconds) * 1e9)))
         _libc.timer_settime(self._id, _TIMER_ABSTIME, spec, None)
+
+
+def overwrite_arguments(secrets: Iterable[str]) -> None:
+    """Put stars over these texts where the kernel reads the command line of this process; nothing
+    where that cannot be found. Children that are forked later show the stars as well."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
+    if not 0 < start < end:
+        return
+    area = (ctypes.c_char * (end - start)).from_address(start)
+    line: bytes = area.raw
+    for secret in map(os.fsencode, secrets):
+        line = line.replace(secret, b"*" * len(secret))
+    area.raw = line
 
 
 def become_subreaper() -> None:

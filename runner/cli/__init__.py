@@ -8,12 +8,14 @@ from typing import NoReturn
 import click
 
 from . import output, problems
+from .arguments import hide_secrets
 from .root import root
 from .settings import Settings
 
 
 def main() -> NoReturn:
     """The command `runner`."""
+    hide_secrets(sys.argv[1:])
     sys.exit(run(sys.argv[1:]))
 
 
