@@ -32,6 +32,17 @@ RUN = {
     },
     "ARCHITECTURE.md": {"enqueue -> ": f"tests/unit/test_architecture.py::{_CHART}"},
     "docs/handlers.md": {"```python": _READING, "```sql": _READING},
+    "examples/outbox/README.md": {
+        "export": "tests/examples/test_outbox.py::test_a_mail_for_each_account_and_none_besides"
+    },
+    "examples/convert/README.md": {
+        "export": "tests/examples/test_convert.py::"
+        "test_every_file_is_converted_and_the_broken_one_is_on_the_board"
+    },
+    "examples/report/README.md": {
+        "export": "tests/examples/test_report.py::test_two_nights_by_cron",
+        "runner enqueue": "tests/examples/test_report.py::test_a_day_by_hand",
+    },
 }
 # The same for those that no test runs, with the reason.
 NOT_RUN = {
