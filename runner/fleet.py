@@ -19,7 +19,7 @@ from .roles.worker import Worker
 from .seat import Ends, Seat
 from .store import schema
 from .store.claim import NO_BOUNDS, Bounds
-from .store.connect import connected
+from .store.connect import connected, password
 from .supervisor.course import Report
 from .supervisor.goals import Goal, RunForever
 from .supervisor.renewals import Renewals
@@ -92,7 +92,8 @@ class Plan:
 
         def main(seat: Seat, ends: Ends) -> int:
             form, level = self.config.log_format, self.config.log_level
-            return Log(ends.extra["read"], form, level, seat, ends).run()
+            secret = password(self.config.dsn)
+            return Log(ends.extra["read"], form, level, seat, ends, secret).run()
 
         return Role("log", main, stop_order=3, extra=lambda _: {"read": self.log[0]})
 

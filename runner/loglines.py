@@ -8,17 +8,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from .logpipe import LEVELS
-from .text import one_line, safe
+from .text import one_line, redact, safe
 
 Record = dict[str, Any]
+NAMES = frozenset({"level", "event", "role"})  # ours, whatever the secret is
 
 
 class LogReader:
-    """Cuts the log pipe into records, and leaves out what is below the level or was told before."""
+    """Cuts the log pipe into records, and leaves out what is below the level or was told before.
 
-    def __init__(self, pipe: int, level: str) -> None:
+    `secret`, the database's password, is in none of them, whoever wrote it there.
+    """
+
+    def __init__(self, pipe: int, level: str, secret: str | None = None) -> None:
         os.set_blocking(pipe, False)
         self.pipe = pipe
+        self._secret = secret
         self._least = LEVELS[level]
         self._rest = b""
         self._fatal: set[str] = set()
@@ -38,7 +43,7 @@ class LogReader:
                 with contextlib.suppress(ValueError):
                     record = json.loads(line)
                     if isinstance(record, dict) and self._is_wanted(record):
-                        yield record
+                        yield redacted(record, self._secret)
 
     def _is_wanted(self, record: Record) -> bool:
         level = LEVELS.get(str(record.get("level")), 20)
@@ -52,6 +57,16 @@ class LogReader:
         told = text in self._fatal
         self._fatal.add(text)
         return told
+
+
+def redacted(record: Record, secret: str | None) -> Record:
+    """The record without a secret in its texts; the names that programs go by stay as they are."""
+    if secret is None:
+        return record
+    return {
+        name: redact(value, secret) if isinstance(value, str) and name not in NAMES else value
+        for name, value in record.items()
+    }
 
 
 def as_json(record: Record) -> str:

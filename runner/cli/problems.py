@@ -107,8 +107,8 @@ def _password(settings: Settings) -> str | None:
     """The password of the URL in use, if it has one that can be read."""
     if not settings.database_url or "psycopg" not in sys.modules:
         return None
-    from ..store.connect import parse
+    from ..store.connect import password
 
     with contextlib.suppress(RunnerError):
-        return parse(settings.database_url).get("password")
+        return password(settings.database_url)
     return None

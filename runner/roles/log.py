@@ -15,9 +15,11 @@ LAST_SECONDS = 2.0  # for what a slow reader has not taken at the end
 class Log:
     """Writes to stderr in one of two formats, from a level on."""
 
-    def __init__(self, pipe: int, form: str, level: str, seat: Seat, ends: Ends) -> None:
+    def __init__(
+        self, pipe: int, form: str, level: str, seat: Seat, ends: Ends, secret: str | None = None
+    ) -> None:
         self.control = ends.control
-        self.records = LogReader(pipe, level)
+        self.records = LogReader(pipe, level, secret)
         self.format = as_json if form == "json" else as_text
         self.sink = Sink(opened_anew(sys.stderr.fileno()))
         self.events = EventWriter(ends.events, seat.incarnation)

@@ -28,7 +28,7 @@ from ..logpipe import LogPipe
 from ..permits import Permits
 from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
-from ..store.connect import parse, tells_of_server
+from ..store.connect import password, tells_of_server
 from ..text import error_text
 from ..wire import EventWriter, Kind
 
@@ -166,7 +166,7 @@ class Worker:
             self.judge,
             self.calling,
             lambda: self.lifeline.stopping,
-            parse(self.config.dsn).get("password"),
+            password(self.config.dsn),
             self.hooks.error,
         )
         return Executor(

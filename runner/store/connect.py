@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from ..clock import now
 from ..config import CONNECT_SECONDS, LOCK_SECONDS, STATEMENT_SECONDS
 from ..errors import ConfigError, DatabaseUnreachable, RunnerError
+from ..text import redact
 from .sql import query
 
 OLDEST_SERVER = 140000
@@ -68,6 +69,15 @@ def _misread(url: str, parts: Mapping[str, Any]) -> bool:
     credentials, at, _ = body.partition("/")[0].rpartition("@")
     rest = body[len(credentials) + len(at) :].partition("?")[0]
     return "@" in credentials or "@" in rest or rest.count("/") > 1
+
+
+def password(url: str) -> str | None:
+    """The password of a URL, to be shown nowhere; None without one, or where `describe` shows that very
+    word: hiding it would only spoil what is said."""
+    parts = parse(url)
+    secret = str(parts.get("password") or "")
+    shown = {str(parts.get(name)) for name in ("user", "host", "dbname")}
+    return secret if secret and secret not in shown else None
 
 
 def describe(url: str) -> str:
@@ -190,9 +200,7 @@ def as_runner_error(error: psycopg.Error, url: str) -> RunnerError:
     """What a failed connection means to the person who typed the command."""
     text = " ".join(str(error).split())
     where = describe(url)
-    password = parse(url).get("password")
-    if password:
-        text = text.replace(str(password), "***")
+    text = redact(text, password(url))
     if _REFUSED.search(text):
         return ConfigError(f"cannot use the database at {where}: {text}")
     return DatabaseUnreachable(f"cannot reach the database at {where}: {text}")
