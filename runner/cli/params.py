@@ -143,13 +143,7 @@ class Backoffs(Kind):
 
     def parse(self, text: str) -> Backoff:
         """The delays: the first is above zero, the cap is not below it."""
-        first, has_cap, cap = text.partition(":")
-        backoff = Backoff(parse_duration(first))
-        if has_cap:
-            backoff = Backoff(backoff.first_seconds, parse_duration(cap))
-        if not 0 < backoff.first_seconds <= backoff.cap_seconds:
-            raise ValueError(f"{text!a}: the first delay must be above 0 and at most the cap")
-        return backoff
+        return Backoff.parse(text)
 
 
 class Moment(Kind):

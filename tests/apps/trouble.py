@@ -1,12 +1,14 @@
 """Handlers of the cases: what people have done to batch runners, beside the chores of `tests.apps`."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
 import threading
 import time
 
+import runner
 from tests.apps.chores import EFFECT, alone, note, tasks
 
 __all__ = ["tasks"]
@@ -79,8 +81,78 @@ def dies(tx, task):
     """Killed by the signal of its params."""
     note("start", task)
     tx.execute(EFFECT, [task.id, task.attempt])
-    os.kill(os.getpid(), signal.Signals[task.params["by"]])
+    match task.params["by"]:
+        case "abort":
+            os.abort()
+        case "null":
+            ctypes.string_at(0)
+        case name:
+            os.kill(os.getpid(), signal.Signals[name])
     time.sleep(10)
+
+
+@tasks.task(max_attempts=2)
+def eats(tx, task):
+    """Memory, ten megabytes after the other, for ever."""
+    note("start", task)
+    tx.execute(EFFECT, [task.id, task.attempt])
+    eaten = []
+    while True:
+        eaten.append(bytearray(b"x") * (10 << 20))
+
+
+def _careless(tx, task):
+    """An effect, and what people do to a transaction that is not theirs."""
+    tx.execute(EFFECT, [task.id, task.attempt])
+    match task.params["how"]:
+        case "begin":
+            tx.cursor().execute("begin")
+        case "swallow":
+            try:
+                tx.execute("select 1 / 0")
+            except Exception:
+                pass
+        case "swallow in a block":
+            try:
+                with tx.transaction():
+                    tx.execute("select 1 / 0")
+            except Exception:
+                pass
+        case "commit and raise":
+            tx.execute("COMMIT")
+            raise ValueError("after the commit")
+        case "rollback":
+            tx.execute("ROLLBACK")
+        case "behind another":
+            tx.execute("select 1; commit")
+        case "close":
+            tx.close()
+        case "conn.commit":
+            tx.commit()
+        case "conn.rollback":
+            tx.rollback()
+        case "autocommit":
+            tx.autocommit = True
+
+
+tasks.task("careless", max_attempts=2)(_careless)
+tasks.task("careless_group", group=True, max_attempts=2)(_careless)
+
+
+@tasks.task
+def again(tx, task):
+    """Enqueues itself, for later, and then ends as its params say."""
+    tx.execute(EFFECT, [task.id, task.attempt])
+    new = runner.enqueue(tx, "again", task.params, unique=True, delay=600)
+    assert new not in (None, task.id)
+    if task.params["how"] == "raise":
+        raise ValueError("after all")
+
+
+@tasks.task
+def later(tx, task):
+    """Of a type that `chores` alone does not know."""
+    tx.execute(EFFECT, [task.id, task.attempt])
 
 
 @tasks.task

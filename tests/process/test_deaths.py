@@ -185,20 +185,6 @@ def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
         assert {fields[2] for fields in work.noted("start")} == {"1"}
 
 
-def test_commit_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
-    """P-34: done is done, and nothing runs twice for it."""
-    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
-        with fleets.running(url, tmp_path, procs=2) as fleet:
-            fleets.wait_registered(work, 2)
-            proxy.rule = CutOnce(b"C\x00\x00\x00\x0bCOMMIT\x00", times=5)
-            tasks = work.add("ordinary", 40)
-            wait_until(work.empty, 20)
-            fleet.stop()
-        assert proxy.cuts == 5
-        work.exactly_once(tasks)
-        assert len(work.noted("start")) == 40
-
-
 def test_backends_terminated_under_load(fresh: str, tmp_path: Path) -> None:
     """No process dies for it, no attempt is charged, all effects once."""
     with fleets.work(fresh, tmp_path) as work:

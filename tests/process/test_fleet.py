@@ -38,25 +38,6 @@ def test_good_raising_killing_and_hanging_tasks(fresh: str, tmp_path: Path) -> N
         assert "Traceback" not in fleet.log()
 
 
-def test_each_way_to_die_is_named(fresh: str, tmp_path: Path) -> None:
-    """P-14, P-16: the name of the signal or the exit code, after exactly max_attempts."""
-    with fleets.work(fresh, tmp_path) as work:
-        work.add("segfault")
-        work.add("aborts")
-        work.add("exits")
-        work.add("chooses", how="exit", code=0)
-        good = work.add("ordinary", 20)
-        with fleets.running(fresh, tmp_path, procs=2):
-            wait_until(work.only_dead, 30)
-        assert work.causes() == {
-            ("segfault", "SIGSEGV", 2): 1,
-            ("aborts", "SIGABRT", 2): 1,
-            ("exits", "exit code 0", 2): 1,
-            ("chooses", "SystemExit", 2): 1,
-        }
-        work.exactly_once(good)
-
-
 def test_outcomes(fresh: str, tmp_path: Path) -> None:
     """Retry is a failure with a delay of its own, Snooze refunds, Discard is the end."""
     with fleets.work(fresh, tmp_path) as work:

@@ -1,12 +1,14 @@
 """Delays grow, stop at the cap, and never overflow."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backoff import Backoff
+from runner.cli.params import Backoffs
 
 PLAIN = Backoff(jitter=0.0)
 
@@ -40,3 +42,11 @@ def test_jitter_only_adds_and_differs() -> None:
     assert min(delays) >= 10
     assert max(delays) <= 11
     assert len(set(delays)) > 90
+
+
+@pytest.mark.parametrize("parse", [Backoff.parse, Backoffs().parse], ids=["class", "option"])
+def test_a_first_delay_alone_may_be_above_the_usual_cap(parse: Callable[[str], Backoff]) -> None:
+    assert parse("600s") == Backoff(600.0, 600.0)
+    assert parse("2s") == Backoff(2.0, 64.0)
+    with pytest.raises(ValueError, match="at most the cap"):
+        parse("2s:1s")
