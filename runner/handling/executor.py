@@ -11,7 +11,7 @@ from ..store.claim import Row
 from ..wire import Kind, Token
 from .attempt import Attempts, marker_of
 from .group import Group, may_share
-from .handoff import Handoff
+from .handoff import Handoff, together
 from .pace import BATCH_SECONDS, Pace
 from .session import Session
 from .telling import Telling
@@ -50,15 +50,11 @@ class Executor:
             self.give_back([Token(row.task_id, row.fence), *self.handoff.take_all()])
 
     def _lay_out(self, rows: Sequence[Row]) -> tuple[Row, Sequence[Row]]:
-        """The row to begin with, and those whose tokens are laid out behind it.
-
-        One found by a sweep runs alone, so that the next time it is known to have begun.
-        """
+        """The row to begin with, and those whose tokens are laid out behind it."""
         self.pace.claimed(rows[0].task_type, len(rows))
-        alone = next((row for row in rows if row.solo), None)
-        if alone is not None and len(rows) > 1:
-            self.give_back([Token(r.task_id, r.fence) for r in rows if r is not alone])
-            rows = [alone]
+        rows, others = together(rows)
+        if others:
+            self.give_back([Token(row.task_id, row.fence) for row in others])
         rows = sorted(rows, key=may_share, reverse=True)
         self.handoff.put(rows[1:])
         return rows[0], rows[1:]

@@ -12,6 +12,17 @@ from ..store.claim import Row
 from ..wire import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, unpack_tokens
 
 
+def together(rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """The rows of a batch to run, and those to give back first.
+
+    One found by a sweep runs alone, so that the next time it is known to have begun.
+    """
+    alone = next((row for row in rows if row.solo), None)
+    if alone is None:
+        return rows, ()
+    return [alone], [row for row in rows if row is not alone]
+
+
 class Handoff:
     """The worker's side: the pipe, and the rows whose tokens are in it."""
 

@@ -12,6 +12,7 @@ import threading
 from ..clock import now
 from ..kernel import DeathTimer
 from ..wire import ORDER_SIZE, Order, unpack_orders
+from .lease import OwnLease
 
 
 class Lifeline:
@@ -19,12 +20,9 @@ class Lifeline:
 
     def __init__(self, control: int, usable_seconds: float, *, timer: bool = True) -> None:
         self._control = control
-        self._usable = usable_seconds
         self._timer = DeathTimer(enabled=timer)
         self._lock = threading.Lock()
-        self._holding = False
-        self._extended_at_all = False
-        self.deadline = 0.0
+        self._lease = OwnLease(usable_seconds)
         self.stopping = False
         self.look_wanted = False
         self.nudge, self._nudge_write = os.pipe()  # readable when an order came
@@ -40,25 +38,30 @@ class Lifeline:
     def forget(self) -> None:
         """A new identity: nothing of the old one's lease counts."""
         with self._lock:
-            self._extended_at_all = False
-            self._holding = False
-            self._timer.disarm()
+            self._lease.forget()
+            self._set_timer()
 
     def may_claim(self) -> bool:
         """Whether a claim made now has at least half of a lease in front of it."""
-        return self._extended_at_all and self.deadline - now() >= self._usable / 2
+        return self._lease.may_claim(now())
 
     def hold(self) -> None:
         """Something is about to be held: from now on the lease's end is this process's end."""
         with self._lock:
-            self._holding = True
-            self._timer.arm(self.deadline)
+            self._lease.holding = True
+            self._set_timer()
 
     def let_go(self) -> None:
         """Nothing is held any more."""
         with self._lock:
-            self._holding = False
+            self._lease.holding = False
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if (at := self._lease.ends_us_at) is None:
             self._timer.disarm()
+        else:
+            self._timer.arm(at)
 
     def clear_nudges(self) -> None:
         """Take the bytes that say that an order came."""
@@ -81,10 +84,9 @@ class Lifeline:
         if order is Order.EXTEND:
             with self._lock:
                 waited_for = not self.may_claim()
-                self.deadline = at
-                self._extended_at_all = True
-                if self._holding:
-                    self._timer.arm(at)
+                self._lease.extend(at)
+                if self._lease.holding:
+                    self._set_timer()
             if not waited_for:
                 return  # nobody who idles need wake for it
         elif order is Order.STOP:

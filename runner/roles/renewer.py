@@ -3,6 +3,7 @@
 import random
 import select
 import socket
+from collections.abc import Iterable
 from uuid import UUID
 
 import psycopg
@@ -12,6 +13,7 @@ from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..judge import Claim, Judge, Verdict
 from ..logpipe import LogPipe
+from ..renewing import Requests, Round
 from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, workers
@@ -19,7 +21,6 @@ from ..store.connect import connect
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
-LOCKED_RETRIES = 5
 LOCKED = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.QueryCanceled,
@@ -40,9 +41,7 @@ class Renewer:
         self.rng = random.Random()
         self.judge = Judge(config.backoff, self.rng)
         self.conn: psycopg.Connection[object] | None = None
-        self.newest: tuple[float, list[Renewal]] | None = None
-        self.settles: dict[bytes, Settle] = {}
-        self.hand_backs: list[HandBack] = []
+        self.asked = Requests()
         self.expires_at = float("inf")
         self.away_since: float | None = None
         self.retry_seconds = RETRY_FIRST_SECONDS
@@ -59,7 +58,7 @@ class Renewer:
     def told_to_stop(self) -> bool:
         """Wait for something to do; True when the parent has said or done something on control: the
         renewer is sent nothing there but its stop."""
-        if self.newest or self.settles or self.hand_backs or self.conn is None:
+        if self.asked or self.conn is None:
             seconds = self.retry_seconds * (0.5 + self.rng.random())
         else:
             seconds = ALIVE_SECONDS
@@ -76,13 +75,7 @@ class Renewer:
                 return
             if not data:
                 return
-            match request := unpack_request(data):
-                case Settle():
-                    self.settles[request.worker] = request
-                case HandBack():
-                    self.hand_backs.append(request)
-                case _:
-                    self.newest = request
+            self.asked.take(unpack_request(data))
 
     def attend(self) -> None:
         """Do what is asked; what a lost connection leaves undone stays for the next time."""
@@ -96,18 +89,22 @@ class Renewer:
                 )
                 self.expires_at = now() + self.config.connection_seconds
                 self.back()
-            if self.newest is not None:
-                self.renew(self.conn, *self.newest)
-                self.newest = None
-            while self.hand_backs:
-                self.hand_back(self.conn, self.hand_backs[0])
-                del self.hand_backs[0]
-            for settle in list(self.settles.values()):
-                self.settle(self.conn, settle)
+            self.do(self.conn, self.asked)
         except psycopg.Error as error:
             self.away(error)
         else:
             self.retry_seconds = RETRY_FIRST_SECONDS
+
+    def do(self, conn: psycopg.Connection[object], asked: Requests) -> None:
+        """Renewing first: everything else can wait for it."""
+        if asked.newest is not None:
+            self.renew(conn, *asked.newest)
+            asked.newest = None
+        while asked.hand_backs:
+            self.hand_back(conn, asked.hand_backs[0])
+            del asked.hand_backs[0]
+        for settle in list(asked.settles.values()):
+            self.settle(conn, settle)
 
     def back(self) -> None:
         """The connection is there, for the first time or again."""
@@ -133,28 +130,27 @@ class Renewer:
     ) -> None:
         """Extend the leases asked for; tell which are renewed, which are lost, and what runs."""
         faults.point("renew")
-        waiting = {UUID(bytes=one.worker): one for one in renewals}
-        renewed: set[UUID] = set()
-        for _ in range(LOCKED_RETRIES):
-            # The deadline counts from before the statement is sent: whatever the network does, the
-            # database's own comes later.
-            deadline = now() + self.config.usable
-            fresh = workers.renew(conn, list(waiting.values()))
+        current = Round(renewals, self.config.usable)
+        while current.goes_on():
+            asked = current.begin(now())
+            fresh = [worker.bytes for worker in workers.renew(conn, asked)]
+            current.took(fresh)
             for worker in fresh:
-                self.events.send(Kind.RENEWED, worker=worker.bytes, at=deadline)
-                del waiting[worker]
-            renewed |= fresh
-            if not waiting:
-                break
-            # A row that is only locked is asked for again; one that is gone is lost.
-            for worker in set(waiting) - workers.existing(conn, list(waiting)):
-                self.events.send(Kind.LOST, worker=worker.bytes)
-                del waiting[worker]
-        for held in workers.held(conn, list(renewed)):
+                self.events.send(Kind.RENEWED, worker=worker, at=current.deadline)
+            if current.waiting:
+                for worker in current.lost(self.existing(conn, current.waiting)):
+                    self.events.send(Kind.LOST, worker=worker)
+        for held in workers.held(conn, [UUID(bytes=one) for one in current.renewed]):
             self.events.send(
                 Kind.HELD, worker=held.lease_owner.bytes, task=held.task_id, fence=held.fence
             )
         self.events.send(Kind.ANSWERED, at=asked_at)
+
+    @staticmethod
+    def existing(conn: psycopg.Connection[object], ids: Iterable[bytes]) -> set[bytes]:
+        """Which of these workers still have a row."""
+        found = workers.existing(conn, [UUID(bytes=one) for one in ids])
+        return {worker.bytes for worker in found}
 
     def hand_back(self, conn: psycopg.Connection[object], back: HandBack) -> None:
         """Make ready what a busy worker has not begun, and delete what it is through with."""
@@ -177,7 +173,7 @@ class Renewer:
         except LOCKED:
             return
         faults.point("after_settle")
-        del self.settles[settle.worker]
+        del self.asked.settles[settle.worker]
         outcome = self.outcome_of(settle, ended)
         self.events.send(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome)
         for one in ended or ():

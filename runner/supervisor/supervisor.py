@@ -91,15 +91,19 @@ class Supervisor:
                 self.read_events()
                 self.reap_children()
                 if self.turn_is_due():
-                    self.leases.renew()
-                    self.leases.kill_overdue()
-                    self.leases.hand_back()
-                    self.manage_children()
-                    self.look_at_goal()
-                    self.tell_console()
+                    self.turn()
         finally:
             self.close()
         return self.course.report()
+
+    def turn(self) -> None:
+        """Look at everybody."""
+        self.leases.renew()
+        self.leases.kill_overdue()
+        self.leases.hand_back()
+        self.manage_children()
+        self.look_at_goal()
+        self.tell_console()
 
     def open(self) -> None:
         """Take the signals, and open the selector."""

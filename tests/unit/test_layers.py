@@ -32,6 +32,7 @@ LAYERS: list[tuple[str, ...]] = [
             "seat",
             "places",
             "saying",
+            "renewing",
         ),
         "operating",
     ),

@@ -1,0 +1,35 @@
+"""What a worker knows of its own lease. Pure: the clock is an argument."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class OwnLease:
+    """Until when the worker may work, and whether it holds anything that its death must not outlast.
+
+    `usable_seconds`: how long an extension is good for. `deadline`: the lease's end on this clock, with
+    the margin taken off.
+    """
+
+    usable_seconds: float
+    deadline: float = 0.0
+    extended: bool = False  # under this identity
+    holding: bool = False
+
+    def forget(self) -> None:
+        """A new identity: nothing of the old one's lease counts."""
+        self.extended = self.holding = False
+
+    def extend(self, deadline: float) -> None:
+        """The parent has had it renewed."""
+        self.deadline = deadline
+        self.extended = True
+
+    def may_claim(self, now: float) -> bool:
+        """Whether a claim made now has at least half of a lease in front of it."""
+        return self.extended and self.deadline - now >= self.usable_seconds / 2
+
+    @property
+    def ends_us_at(self) -> float | None:
+        """The local time at which the kernel is to kill this process; None while it holds nothing."""
+        return self.deadline if self.holding else None
