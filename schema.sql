@@ -14,6 +14,7 @@
 --   runner.pause    queues and types that are not to be claimed for now.
 --   runner.removed  tasks that a person removed: who, how, when.
 --   runner.receipt  keys of completed keyed tasks, kept for a while, so that a repeat does nothing.
+--   runner.tally    how many attempts ended, and how fast, by type and minute: for rates and metrics.
 --   runner.meta     the version of this schema.
 --
 -- The life of a task
@@ -43,10 +44,10 @@ create table if not exists runner.meta (
     only_row boolean primary key default true check (only_row),
     version  integer not null
 );
-insert into runner.meta (version) values (1) on conflict do nothing;
+insert into runner.meta (version) values (2) on conflict do nothing;
 do $$ begin
-    if (select version from runner.meta) <> 1 then
-        raise exception 'the schema runner is here in version %, this is version 1',
+    if (select version from runner.meta) <> 2 then
+        raise exception 'the schema runner is here in version %, this is version 2',
             (select version from runner.meta) using hint = 'use: runner migrate';
     end if;
 end $$;
@@ -169,6 +170,27 @@ create table if not exists runner.receipt (
     completed_at    timestamptz not null default clock_timestamp()
 );
 create index if not exists receipt_completed on runner.receipt (completed_at);
+
+-- The sum of two histograms, element by element.
+create or replace function runner.added(a bigint[], b bigint[]) returns bigint[]
+    language sql immutable strict parallel safe
+    as $$ select array_agg(coalesce(x, 0) + coalesce(y, 0) order by n)
+          from unnest(a, b) with ordinality as both_of(x, y, n) $$;
+
+-- What has ended, by type and minute: counted by each parent, added once a period, never by a task.
+-- Minutes of more than an hour ago are folded into one row (minute -infinity), so totals only grow.
+create table if not exists runner.tally (
+    task_type text not null,
+    minute    timestamptz not null,
+    done      bigint not null default 0,
+    failed    bigint not null default 0,           -- attempts, those that made their task dead included
+    dead      bigint not null default 0,
+    released  bigint not null default 0,
+    lost      bigint not null default 0,           -- attempts whose lease was lost
+    seconds   double precision not null default 0, -- of done and failed attempts
+    durations bigint[] not null,                   -- so many in each bucket, two buckets an octave
+    primary key (task_type, minute)
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500);
 
 -- Each running task with who holds it and until when.
 create or replace view runner.task_lease as

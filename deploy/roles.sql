@@ -52,7 +52,7 @@ grant select, delete on runner.task to runner_worker;
 grant update (state, run_at, shuffle, attempt, max_attempts, released, fence, lease_owner, claimed_at,
               solo, last_error, cause, last_failed_at)
     on runner.task to runner_worker;
-grant select, insert, update, delete on runner.worker, runner.runner to runner_worker;
+grant select, insert, update, delete on runner.worker, runner.runner, runner.tally to runner_worker;
 grant select, insert, delete on runner.receipt to runner_worker;
 grant select, delete on runner.pause to runner_worker;
 grant select on runner.removed, runner.task_lease to runner_worker;

@@ -1,8 +1,6 @@
 """A drain: run until nothing is runnable, then tell what is left."""
 
-import json
 import random
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +19,7 @@ from .store.claim import Bounds
 from .store.connect import connected
 from .supervisor.course import Report
 from .supervisor.goals import RunUntilDrained
+from .typenames import TypeNames
 from .wire import Outcome
 
 
@@ -81,10 +80,9 @@ def drain(
         created_before=since if limits.snapshot else None,
     )
     leased = [lock.bytes] if overlap == "skip" else []
-    with tempfile.TemporaryFile() as types:
-        fleet = compose(config, runner_id, goal, bounds=bounds, leased=leased, types=types.fileno())
-        report = fleet.run()
-        known = json.loads(types.read() or b"null")
+    types = TypeNames()
+    report = compose(config, runner_id, goal, bounds=bounds, leased=leased, types=types).run()
+    known = types.read()
     with connected(config.dsn, "drain", connect_wait_seconds) as conn:
         drains.release_lock(conn, lock)
         return _summary(drains.left(conn, queues, known), report, now() - begun)

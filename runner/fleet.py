@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from .config import FleetConfig
 from .maintaining.groups import Group
+from .maintaining.tallying import Tallying
 from .permits import Permits
 from .roles.log import Log
 from .roles.maintainer import Maintainer
@@ -26,6 +27,8 @@ from .supervisor.renewals import Renewals
 from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
 from .supervisor.supervisor import Supervisor
+from .supervisor.tallies import Tallies
+from .typenames import TypeNames
 
 HELPERS = 5  # connections of a fleet beside one for each worker
 
@@ -44,19 +47,20 @@ def compose(
     *,
     bounds: Bounds = NO_BOUNDS,
     leased: Sequence[bytes] = (),
-    types: int | None = None,
+    types: TypeNames | None = None,
 ) -> Supervisor:
     """The fleet of a config: its pipes, its roles, its parent.
 
-    `bounds`: what a drain leaves. `leased`: further rows to renew. `types`: a file that workers
-    write the names of their handlers to, because the parent never loads the app.
+    `bounds`: what a drain leaves. `leased`: further rows to renew. `types`: where workers tell the
+    names of their handlers.
     """
-    plan = Plan(config, runner_id, bounds, types)
+    plan = Plan(config, runner_id, bounds, types or TypeNames())
     return Supervisor(
         config,
         [plan.log_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
         goal,
         plan.renewals,
+        plan.tallies,
         plan.events,
         plan.log[1],
         groups=plan.sets,
@@ -70,7 +74,7 @@ class Plan:
     """The pipes between the processes, and for each role what it is given of them."""
 
     def __init__(
-        self, config: FleetConfig, runner_id: UUID, bounds: Bounds, types: int | None
+        self, config: FleetConfig, runner_id: UUID, bounds: Bounds, types: TypeNames
     ) -> None:
         self.config = config
         self.runner_id = runner_id
@@ -80,6 +84,7 @@ class Plan:
         os.set_blocking(self.log[1], False)
         set_pipe_size(self.log[1], 1 << 20)
         self.renewals = Renewals(config.renew_every)
+        self.tallies = Tallies()
         self.sets = _sets_of_queues(config)
         self.wakes = [os.pipe() for _ in self.sets]
         for fd in (fd for pipe in self.wakes for fd in pipe):
@@ -118,7 +123,10 @@ class Plan:
 
         def main(seat: Seat, ends: Ends) -> int:
             groups = [Group(one, ends.extra[f"wake{i}"]) for i, one in enumerate(self.sets)]
-            return Maintainer(self.config, self.runner_id, groups, seat, ends, self.bounds).run()
+            tallying = Tallying(ends.extra["tallies"], self.types)
+            return Maintainer(
+                self.config, self.runner_id, groups, seat, ends, tallying, self.bounds
+            ).run()
 
         return Role(
             "maintainer",
@@ -127,14 +135,19 @@ class Plan:
             dies_with_parent=True,
             needs="renewer",
             captures=True,
-            extra=lambda _: {f"wake{i}": write for i, (_, write) in enumerate(self.wakes)},
+            extra=lambda _: (
+                {f"wake{i}": write for i, (_, write) in enumerate(self.wakes)}
+                | {"tallies": self.tallies.reader_end.fileno(), "types": self.types.fd}
+            ),
         )
 
     def worker_role(self) -> Role:
         """Claims tasks and runs their handlers; the first to stop."""
 
         def main(seat: Seat, ends: Ends) -> int:
-            return Worker(self.config, self.runner_id, seat, ends, self.bounds, self.permits).run()
+            return Worker(
+                self.config, self.runner_id, seat, ends, self.types, self.bounds, self.permits
+            ).run()
 
         return Role(
             "worker",
@@ -148,9 +161,7 @@ class Plan:
 
     def _worker_ends(self, slot: int) -> dict[str, int]:
         read, write = self.wakes[self.sets.index(self.config.queues_of_slot(slot))]
-        extra = {"wake": read, "wake_next": write}
-        if self.types is not None:
-            extra["types"] = self.types
+        extra = {"wake": read, "wake_next": write, "types": self.types.fd}
         return extra | (self.permits.ends if self.permits else {})
 
 

@@ -24,13 +24,13 @@ class Kind(enum.IntEnum):
     REGISTERED = 2  # the identity's row is in the database [worker]
     ALIVE = 3
     CLAIMED = 4  # [task, fence]
-    STARTED = 5  # the handler begins [task, fence, at = limit_at or 0]
+    STARTED = 5  # the handler begins [task, fence, at = limit_at or 0, count = number of its type]
     PROGRESS = 6  # [task, count = done, total in fence]
     ENDING = 7  # precedes every statement that ends a claim [task, fence]
-    DONE = 8  # the handler returned and its connection sent nothing [task, fence]
+    DONE = 8  # the handler returned and its connection sent nothing [task, fence, at = seconds]
     CLEARED = 19  # so many of the oldest DONE are deleted [count]
     HANDED = 20  # the renewer has given tokens back [count = number of the request]
-    FINISHED = 9  # written after COMMIT returned [task, fence, flag = Outcome]
+    FINISHED = 9  # written after COMMIT returned [task, fence, at = seconds, flag = Outcome]
     IDLE = 10  # a look found nothing [at = begun at, flag = 1 for a full look]
     PROMOTED = 11  # [count]
     BACKLOG = 12  # runnable tasks that wait [count, at = looked at]
@@ -206,6 +206,8 @@ class Settle:
     fence: int = 0
     cause: str = ""
     done: tuple[Token, ...] = ()  # begun, through, and not deleted yet
+    type: int = 0  # number of the type of the task that it had begun; stays with the parent
+    seconds: float = 0.0  # for how long that had run; stays with the parent
 
 
 @dataclass(slots=True, frozen=True)
@@ -297,10 +299,10 @@ class EventWriter:
         except BrokenPipeError:
             pass
 
-    def defer(self, kind: Kind, *, task: int, fence: int, flag: int = 0) -> None:
+    def defer(self, kind: Kind, *, task: int, fence: int, at: float = 0.0, flag: int = 0) -> None:
         """Have an event written together with the next one, which follows within microseconds."""
         self._deferred += _EVENT.pack(
-            _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, 0.0, 0
+            _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, at, 0
         )
 
     def flush(self) -> None:

@@ -6,6 +6,7 @@ import click
 
 from ..errors import NothingChanged
 from ..operating.board import STATES, overview
+from ..operating.rates import rates
 from ..text import safe
 from ..units import parse_duration
 from . import output, problems, workers
@@ -77,7 +78,7 @@ def status(
 def look(conn: "Connection") -> dict[str, Any]:
     """The overview; the counts are of one moment, the rest of moments close by."""
     from ..store import overview as store
-    from ..store import passes
+    from ..store import passes, tallies
 
     return overview(
         conn.info.dbname,
@@ -86,6 +87,7 @@ def look(conn: "Connection") -> dict[str, Any]:
         store.workers(conn),
         passes.known_types(conn),
         store.served_queues(conn),
+        rates(tallies.recent(conn), tallies.counted_seconds(conn)),
     )
 
 

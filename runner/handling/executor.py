@@ -74,9 +74,9 @@ class Executor:
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
-            self._note_done(claim)
+            self._note_done(claim, seconds)
         else:
-            self.telling.finished(claim, ended.outcome)
+            self.telling.finished(claim, ended.outcome, seconds)
         self.telling.tell(task, ended, seconds)
         self.tidy()
 
@@ -107,12 +107,12 @@ class Executor:
 
     # -- deletions that travel together -----------------------------------------------------------
 
-    def _note_done(self, claim: Claim) -> None:
+    def _note_done(self, claim: Claim, seconds: float) -> None:
         """Its deletion travels with others, at most 20 ms or until the next claim."""
         if not self.done:
             self._first_done_at = time.monotonic()
         self.done.append(Token(claim.task_id, claim.fence))
-        self.telling.events.defer(Kind.DONE, task=claim.task_id, fence=claim.fence)
+        self.telling.done(claim, seconds)
         if time.monotonic() - self._first_done_at > BATCH_SECONDS:
             self.clear()
 

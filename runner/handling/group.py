@@ -6,6 +6,7 @@ together. When that fails, all of them are given back, to be run one by one: a t
 before never shares a transaction.
 """
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ class Group:
         conn = self.session.conn
         marker = f"group {first.task_id}.{first.fence}"
         row: Row | None = first
+        began = time.monotonic()
         try:
             conn.begin_group(marker)
             while row is not None and may_share(row) and not self.stopping():
@@ -70,7 +72,7 @@ class Group:
             self._undo(error)
         else:
             self._commit(marker)
-        self._end()
+        self._end(time.monotonic() - began)
         return row
 
     def _run_member(self, row: Row) -> None:
@@ -131,16 +133,17 @@ class Group:
         if self.members:
             self.telling.ending(self.members[-1].claim)
 
-    def _end(self) -> None:
-        """Write what is not written yet, and tell how each came out."""
+    def _end(self, seconds: float) -> None:
+        """Write what is not written yet, and tell how each came out, and its share of the time."""
+        seconds /= max(1, len(self.members))
         for number, one in enumerate(self.members):
             outcome = Outcome.OK
             if one.verdict is not None:
                 outcome = self._write(one, self.members[number + 1 :])
                 if one.error is not None and one.verdict.failed:
                     self.attempts.on_error(one.task, one.error)
-            self.telling.finished(one.claim, outcome)
-            self.telling.tell(one.task, Ended(outcome, one.verdict), 0.0)
+            self.telling.finished(one.claim, outcome, seconds)
+            self.telling.tell(one.task, Ended(outcome, one.verdict), seconds)
 
     def _write(self, one: Member, later: list[Member]) -> Outcome:
         assert one.verdict is not None

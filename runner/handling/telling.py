@@ -10,6 +10,7 @@ from ..logpipe import LogPipe
 from ..registry import Handler
 from ..saying import say
 from ..store.claim import Row
+from ..tally import number_of
 from ..task import Task
 from ..wire import EventWriter, Kind, Outcome
 from .attempt import Ended
@@ -29,7 +30,10 @@ class Telling:
         limit = handler.timeout if handler.timeout is not None else self.config.timeout_seconds
         limit_at = now() + limit if limit else None
         self.started += 1
-        self.events.send(Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0)
+        number = number_of(row.task_type)
+        self.events.send(
+            Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0, count=number
+        )
         faults.point("after_started")
         return row.task(limit_at, self._progress)
 
@@ -40,9 +44,15 @@ class Telling:
         """Precedes every statement that ends the claim."""
         self.events.send(Kind.ENDING, task=claim.task_id, fence=claim.fence)
 
-    def finished(self, claim: Claim, outcome: Outcome) -> None:
+    def finished(self, claim: Claim, outcome: Outcome, seconds: float) -> None:
         """The claim is over; the parent hears of it with the next event."""
-        self.events.defer(Kind.FINISHED, task=claim.task_id, fence=claim.fence, flag=outcome)
+        self.events.defer(
+            Kind.FINISHED, task=claim.task_id, fence=claim.fence, at=seconds, flag=outcome
+        )
+
+    def done(self, claim: Claim, seconds: float) -> None:
+        """The handler is through, and its row is still to be deleted."""
+        self.events.defer(Kind.DONE, task=claim.task_id, fence=claim.fence, at=seconds)
 
     def tell(self, task: Task, ended: Ended, seconds: float) -> None:
         """Log how it went; people hear only of what people must fix."""

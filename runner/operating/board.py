@@ -1,7 +1,10 @@
 """The overview as `status` shows it, made from what the store counts. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+from .rates import NO_RATES, total
 
 Record = dict[str, Any]
 
@@ -15,11 +18,13 @@ def overview(
     workers: Sequence[Record],
     known_types: Collection[str],
     served_queues: Collection[str] | None = None,
+    rates: Mapping[str, Record] = MappingProxyType({}),
 ) -> Record:
     """The object of `status --json`.
 
     Which types are unknown can be told only while some worker lives: then it is those that no living
-    one has a handler for; and which queues nobody serves (`served_queues` None: none).
+    one has a handler for; and which queues nobody serves (`served_queues` None: none). Types that
+    have `rates` are there with them, also when none of their tasks is.
     """
     counts = [_with_unknown(one, bool(workers), known_types) for one in counts]
     expired = sum(worker["state"] == "expired" for worker in workers)
@@ -30,13 +35,15 @@ def overview(
         "leases_expired": expired,
         "retried": sum(one["retried"] for one in counts),
         "lost_leases": sum(one["lost_leases"] for one in counts),
-        "done_per_second": None,
-        "failed_per_second": None,
+        **total(rates.values()),
         "queues": [
             one | {"unserved": _is_unserved(one["name"], workers, served_queues)}
             for one in _by("queue", counts, _paused(pauses, "queue", "type"))
         ],
-        "types": _by("type", counts, _paused(pauses, "type", "queue")),
+        "types": [
+            one | rates.get(one["name"], NO_RATES)
+            for one in _by("type", counts, _paused(pauses, "type", "queue"), rates)
+        ],
         "workers": list(workers),
     }
 
@@ -56,9 +63,11 @@ def _sum(counts: Iterable[Record]) -> Record:
     return totals | {"oldest_ready_seconds": max(ages, default=None)}
 
 
-def _by(key: str, counts: Sequence[Record], paused: dict[str, str]) -> list[Record]:
+def _by(
+    key: str, counts: Sequence[Record], paused: dict[str, str], also: Iterable[str] = ()
+) -> list[Record]:
     """One record a queue or type, also where it is only paused."""
-    groups: dict[str, list[Record]] = {name: [] for name in paused}
+    groups: dict[str, list[Record]] = {name: [] for name in (*paused, *also)}
     for one in counts:
         groups.setdefault(one[key], []).append(one)
     return [

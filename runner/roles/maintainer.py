@@ -20,12 +20,13 @@ from ..judge import Judge
 from ..logpipe import LogPipe
 from ..maintaining.groups import Group, Groups
 from ..maintaining.listening import Listener
+from ..maintaining.tallying import Tallying
 from ..maintaining.waiting import Waiting
 from ..observing import Observer
 from ..places import Kind as WorkKind
 from ..saying import say
 from ..seat import Ends, Seat
-from ..store import ending, passes
+from ..store import ending, passes, tallies
 from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import conninfo, ensure_durable
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
@@ -69,10 +70,12 @@ class Maintainer:
         groups: Sequence[Group],
         seat: Seat,
         ends: Ends,
+        tallying: Tallying,
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self.config = config
         self.runner_id = runner_id
+        self.tallying = tallying
         self.bounds = bounds
         self.control = ends.control
         self.events = EventWriter(ends.events, seat.incarnation)
@@ -126,7 +129,8 @@ class Maintainer:
         """Sleep until something is due or heard; True when told to stop."""
         until = min(self.due.next(), self.groups.busy_at())
         seconds = min(ALIVE_SECONDS, max(0.0, until - now()))
-        ready, _, _ = select.select([self.control, *self.listener.fds], [], [], seconds)
+        fds = [self.control, self.tallying.fd, *self.listener.fds]
+        ready, _, _ = select.select(fds, [], [], seconds)
         if set(self.listener.fds) & set(ready):
             for queue, count in self.listener.hear():
                 self.groups.wake(queue, count)
@@ -155,6 +159,10 @@ class Maintainer:
             with self.pool.connection() as conn:
                 passes.set_idle(conn, self.runner_id, idle)
             self.groups.said_idle = idle
+        self.tallying.take()
+        if self.tallying.waiting:
+            with self.pool.connection() as conn:
+                self.tallying.write(conn)
         if at >= self.due.sweep:
             self.sweep()
         if self.due.look_is(at):
@@ -164,6 +172,8 @@ class Maintainer:
         """Take the runner's row along."""
         trouble = (psycopg.Error, PoolTimeout)
         with contextlib.suppress(*trouble), self.pool.connection(timeout=1.0) as conn:
+            self.tallying.take()
+            self.tallying.write(conn)
             passes.remove_runner(conn, self.runner_id)
         self.pool.close(timeout=1.0)
 
@@ -231,6 +241,7 @@ class Maintainer:
             ripe, next_at = self.observer.look(passes.leases(conn), at)
             ended = passes.sweep(conn, ripe, self.judge) if passes.sweep_is_due(conn, ripe) else []
             passes.prune(conn, self.runner_id, self.config.keep_receipts_seconds)
+            tallies.fold(conn)
             self.types = passes.types_of(conn, self.runner_id)
             passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
         for one in ended:

@@ -1,7 +1,6 @@
 """The worker: claims tasks and runs their handlers, under a lease that its parent renews."""
 
 import contextlib
-import json
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
 from ..store.connect import password, tells_of_server
 from ..text import error_text
+from ..typenames import TypeNames
 from ..wire import EventWriter, Kind
 
 RECONNECT_CAP_SECONDS = 5.0
@@ -45,6 +45,7 @@ class Worker:
         runner_id: UUID,
         seat: Seat,
         ends: Ends,
+        names: TypeNames,
         bounds: Bounds = NO_BOUNDS,
         permit: Permits | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class Worker:
         self.runner_id = runner_id
         self.seat = seat
         self.ends = ends
+        self.names = names
         self.bounds = bounds
         self.permit = permit
         self.events = EventWriter(ends.events, seat.incarnation)
@@ -100,11 +102,10 @@ class Worker:
         return error.exit_code
 
     def tell_types(self) -> None:
-        """A drain's summary knows by this which types have a handler."""
+        """Nobody else in the fleet loads the app: counts and summaries know the names by this."""
         if not len(self.registry) and self.seat.slot == 0:
             self.log.warning("no_handlers", f"app {self.config.app} registers no handlers")
-        if (types := self.ends.extra.get("types")) is not None:
-            os.pwrite(types, json.dumps(self.registry.types).encode(), 0)
+        self.names.tell(self.registry.types)
 
     def serve_until_stopped(self) -> None:
         """Under one identity after the other; one that is lost is settled under the next."""

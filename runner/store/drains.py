@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -65,7 +65,7 @@ def release_lock(conn: psycopg.Connection[Any], lock: UUID) -> None:
 
 
 def left(
-    conn: psycopg.Connection[Any], queues: Sequence[str] | None, known: Sequence[str] | None
+    conn: psycopg.Connection[Any], queues: Sequence[str] | None, known: Collection[str] | None
 ) -> Left:
     """Tasks still waiting in these queues; those of types outside `known`, where that is given, are
     told apart."""

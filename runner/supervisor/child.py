@@ -85,6 +85,7 @@ class Child:
     refused: int = 0  # the exit code it announced
     stopping: bool = False  # was told to stop
     recycled: bool = False
+    type: int = 0  # the number of the type of the task that it began last
     done: int = 0
     failed: int = 0
     term_for: Why | None = None  # TERM was sent
@@ -116,6 +117,7 @@ class Child:
             case Kind.STARTED:
                 limit_at = event.at or None
                 self.work = Work(event.task, event.fence, now, limit_at)
+                self.type = event.count
                 self.idle = self.taken = False
                 self.term_for = None  # it was meant for the task before
             case Kind.PROGRESS if self.work and self.work.task == event.task:

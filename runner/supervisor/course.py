@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..clock import now
-from ..wire import Outcome
+from ..wire import How, Outcome, Settle
 from .child import Stop
 from .goals import View
+from .tallies import Tallies
 
 SAME_STOP_SECONDS = 0.5
 
@@ -26,6 +27,7 @@ class Report:
 class Course:
     """Shared by the parts of the parent. Its stop is set once, and may then be forced once."""
 
+    tallies: Tallies
     view: View = field(default_factory=lambda: View(started_at=now()))
     stop: Stop | None = None
     exit_code: int = 0
@@ -61,6 +63,18 @@ class Course:
         """A child has died that was to live."""
         self.deaths += 1
         self.last_death = (now(), text)
+
+    def ended(self, outcome: Outcome, task_type: int, seconds: float) -> None:
+        """An attempt at a task of this type has ended, whoever wrote how."""
+        self.changed()
+        self.view.tally[outcome] += 1
+        self.tallies.ended(task_type, outcome, seconds)
+
+    def settled(self, settle: Settle, outcome: Outcome) -> None:
+        """What a dead worker had begun has been settled."""
+        self.ended(outcome, settle.type, settle.seconds)
+        if settle.how is How.LEASE_LOST:
+            self.tallies.ended(settle.type, Outcome.LOST, 0.0)
 
     def report(self) -> Report:
         """What the command is told at the end."""

@@ -55,7 +55,10 @@ class Deaths:
             if work is None:
                 self.renewals.settle(Settle(worker, how, done=done))
             else:
-                self.renewals.settle(Settle(worker, how, work.task, work.fence, cause, done))
+                ran = now() - work.started_at
+                self.renewals.settle(
+                    Settle(worker, how, work.task, work.fence, cause, done, child.type, ran)
+                )
 
     def _tell(self, child: Child, death: reaper.Death, text: str) -> None:
         fields = {"slot": child.slot, "pid": child.pid}

@@ -109,10 +109,10 @@ class Leases:
                 self.renewals.handed(event.count)
                 self.course.changed()
             case Kind.SETTLED:
-                self.renewals.settled(event.worker)
+                settle = self.renewals.settled(event.worker)
                 self.course.changed()
-                if event.flag:
-                    self.course.view.tally[Outcome(event.flag)] += 1
+                if settle is not None and event.flag:
+                    self.course.settled(settle, Outcome(event.flag))
 
     def _judge_held(self, asked_at: float) -> None:
         """A task that ran before we asked and is not among the running rows was taken away: cancelled,

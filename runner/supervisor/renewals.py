@@ -78,9 +78,9 @@ class Renewals:
         """The renewer has done it."""
         self.unhanded.pop(number, None)
 
-    def settled(self, worker: bytes) -> None:
-        """The renewer has done it."""
-        self.unsettled.pop(worker, None)
+    def settled(self, worker: bytes) -> Settle | None:
+        """The renewer has done it; what it was asked."""
+        return self.unsettled.pop(worker, None)
 
     def start_over(self) -> None:
         """A new renewer has come up: it knows of nothing."""

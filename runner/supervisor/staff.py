@@ -92,8 +92,8 @@ class Staff:
         for child in self.family:
             if child.role.stop_order != order:
                 continue
-            if child.role.name == RENEWER and self.renewals.unsettled and patient:
-                continue
+            if not child.role.holds_leases and self.renewals.unsettled and patient:
+                continue  # the renewer writes how they ended, the maintainer that they did
             self.family.send_off(child)
 
     def reload(self) -> None:

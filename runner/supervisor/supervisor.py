@@ -28,6 +28,7 @@ from .spawn import set_pipe_size
 from .staff import Staff
 from .starts import Starts
 from .suspension import Suspension
+from .tallies import Tallies
 
 EVENTS_AT_ONCE = 1 << 18  # bytes
 BURST = 2  # events in one read that make the loop pause, so that the next read brings many
@@ -48,6 +49,7 @@ class Supervisor:
         roles: Sequence[Role],
         goal: Goal,
         renewals: Renewals,
+        tallies: Tallies,
         events: tuple[int, int],
         log_fd: int,
         *,
@@ -64,7 +66,7 @@ class Supervisor:
         self.renewals = renewals
         self.events, events_write = events
         self.starts = Starts()
-        self.course = Course()
+        self.course = Course(tallies)
         self.family = family = Family(events_write, log_fd)
         self.leases = Leases(config, family, self.course, renewals, leased)
         self.deaths = Deaths(family, self.course, renewals, self.starts)
@@ -101,6 +103,7 @@ class Supervisor:
         self.leases.renew()
         self.leases.kill_overdue()
         self.leases.hand_back()
+        self.tell_counts()
         self.manage_children()
         self.look_at_goal()
         self.tell_console()
@@ -212,9 +215,9 @@ class Supervisor:
             case Kind.STARTED:
                 view.starts += 1
             case Kind.DONE:
-                self._count(child, Outcome.OK)
+                self._count(child, Outcome.OK, event.at)
             case Kind.FINISHED:
-                self._count(child, Outcome(event.flag))
+                self._count(child, Outcome(event.flag), event.at)
             case Kind.SUSPENDED:
                 self.suspension.granted()
             case Kind.PROMOTED:
@@ -225,9 +228,8 @@ class Supervisor:
             case _:
                 self.leases.hear(event)
 
-    def _count(self, child: Child, outcome: Outcome) -> None:
-        self.course.changed()
-        self.course.view.tally[outcome] += 1
+    def _count(self, child: Child, outcome: Outcome, seconds: float) -> None:
+        self.course.ended(outcome, child.type, seconds)
         child.done += outcome is Outcome.OK
         child.failed += outcome in (Outcome.RETRIED, Outcome.DEAD)
 
@@ -236,6 +238,10 @@ class Supervisor:
         while (child := self.deaths.next()) is not None:
             self.read_events()
             self.deaths.bury(child)
+
+    def tell_counts(self) -> None:
+        """Hand over what has been counted; at a stop at once, before the maintainer leaves."""
+        self.course.tallies.tell(now(), at_once=self.course.stop is not None)
 
     def manage_children(self) -> None:
         """Start who is missing; at a stop, end them in order."""

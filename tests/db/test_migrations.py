@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,10 +22,12 @@ from tests.servers import wait_until
 
 pytestmark = pytest.mark.db
 
-SECOND = Migration(2, "002_notes", "create table runner.note (text text);\nselect 100 % 7;")
-THIRD = Migration(3, "003_colour", "alter table runner.note add colour text default 'red';")
-BROKEN = Migration(3, "003_broken", "create table runner.half (); select 1 / 0;")
+NOW = schema.VERSION
+NEXT = Migration(NOW + 1, "next_notes", "create table runner.note (text text);\nselect 100 % 7;")
+AFTER = Migration(NOW + 2, "after_colour", "alter table runner.note add colour text default 'red';")
+BROKEN = Migration(NOW + 2, "after_broken", "create table runner.half (); select 1 / 0;")
 
+OLDEST = Path(__file__).parents[1] / "data" / "schema_1.sql"
 SHAPE = """
     select string_agg(what, e'\\n' order by what) from (
         select format('%s %s %s %s %s', c.oid::regclass, c.relkind, a.attname,
@@ -53,10 +56,10 @@ def bare(server: Embedded) -> Iterator[str]:
 
 
 @pytest.fixture
-def version_3(monkeypatch: pytest.MonkeyPatch) -> list[Migration]:
-    """A program of version 3, and its steps."""
-    monkeypatch.setattr(schema, "VERSION", 3)
-    return [SECOND, THIRD]
+def later(monkeypatch: pytest.MonkeyPatch) -> list[Migration]:
+    """A program two versions on, and its steps."""
+    monkeypatch.setattr(schema, "VERSION", NOW + 2)
+    return [NEXT, AFTER]
 
 
 def test_there_is_a_step_to_every_version() -> None:
@@ -73,46 +76,43 @@ def test_schema_sql_says_its_version(bare: str) -> None:
 
 
 def test_migrations_end_where_schema_sql_does(fresh: str, bare: str) -> None:
-    """From the oldest schema, step by step; while there is one version only, that is the same."""
+    """From the oldest schema, step by step."""
     with connect(bare, "test") as old, connect(fresh, "test") as new:
-        schema.install(old)
+        old.execute(OLDEST.read_text("utf-8"))  # type: ignore[call-overload]
+        assert schema.version(old) == 1
         migrations.migrate(old)
         assert one(old, SHAPE) == one(new, SHAPE)
         assert len(one(new, SHAPE)) > 5000
 
 
-def test_steps_are_taken_in_order_and_once(fresh: str, version_3: list[Migration]) -> None:
+def test_steps_are_taken_in_order_and_once(fresh: str, later: list[Migration]) -> None:
     with connect(fresh, "test") as conn:
         (task,) = add(conn)
-        with pytest.raises(SchemaMismatch, match="version 1, this program needs 3"):
+        with pytest.raises(SchemaMismatch, match=f"version {NOW}, this program needs {NOW + 2}"):
             schema.check(conn)
-        assert migrations.pending(conn, version_3) == version_3
-        assert migrations.migrate(conn, version_3) == version_3
+        assert migrations.pending(conn, later) == later
+        assert migrations.migrate(conn, later) == later
         schema.check(conn)
         assert one(conn, "select count(colour) from runner.note") == 0
-        assert migrations.migrate(conn, version_3) == []
+        assert migrations.migrate(conn, later) == []
         assert one(conn, "select task_id from runner.task") == task
         assert one(conn, "show statement_timeout") != "0"
 
 
-def test_a_step_that_fails_leaves_the_version_before(
-    fresh: str, version_3: list[Migration]
-) -> None:
+def test_a_step_that_fails_leaves_the_version_before(fresh: str, later: list[Migration]) -> None:
     with connect(fresh, "test") as conn:
         with pytest.raises(psycopg.errors.DivisionByZero):
-            migrations.migrate(conn, [SECOND, BROKEN])
-        assert schema.version(conn) == 2
+            migrations.migrate(conn, [NEXT, BROKEN])
+        assert schema.version(conn) == NOW + 1
         assert one(conn, "select to_regclass('runner.half')") is None
-        assert migrations.migrate(conn, version_3) == [THIRD]
+        assert migrations.migrate(conn, later) == [AFTER]
 
 
-def test_of_two_at_once_the_second_finds_nothing_to_do(
-    fresh: str, version_3: list[Migration]
-) -> None:
+def test_of_two_at_once_the_second_finds_nothing_to_do(fresh: str, later: list[Migration]) -> None:
     with connect(fresh, "test") as first, connect(fresh, "test") as second:
         with first.transaction():
-            assert migrations.migrate(first, version_3) == version_3
-            call = Background(lambda: migrations.migrate(second, version_3))
+            assert migrations.migrate(first, later) == later
+            call = Background(lambda: migrations.migrate(second, later))
             pid = second.info.backend_pid
             wait_until(lambda: _waits(first, pid), why="waits for the version row")
             assert not call.done
@@ -125,11 +125,13 @@ def _waits(conn: psycopg.Connection, pid: int) -> bool:
     )
 
 
-def test_a_gap_is_refused(fresh: str, version_3: list[Migration]) -> None:
+def test_a_gap_is_refused(fresh: str, later: list[Migration]) -> None:
     with connect(fresh, "test") as conn:
-        with pytest.raises(SchemaMismatch, match="003_colour does not fit a schema of version 1"):
-            migrations.migrate(conn, [THIRD])
-        assert schema.version(conn) == 1
+        with pytest.raises(
+            SchemaMismatch, match=f"after_colour does not fit a schema of version {NOW}"
+        ):
+            migrations.migrate(conn, [AFTER])
+        assert schema.version(conn) == NOW
 
 
 def test_no_schema_and_a_newer_one_are_refused(fresh: str, bare: str) -> None:
@@ -139,14 +141,16 @@ def test_no_schema_and_a_newer_one_are_refused(fresh: str, bare: str) -> None:
         conn.execute("update runner.meta set version = 99")
         with pytest.raises(SchemaMismatch, match="newer than this program"):
             migrations.migrate(conn)
-        with pytest.raises(psycopg.errors.RaiseException, match="in version 99, this is version 1"):
+        with pytest.raises(
+            psycopg.errors.RaiseException, match=f"in version 99, this is version {NOW}"
+        ):
             schema.install(conn)
 
 
 def test_the_script_does_the_same_and_refuses_to_do_it_twice(
-    fresh: str, version_3: list[Migration]
+    fresh: str, later: list[Migration]
 ) -> None:
-    script = migrations.script(version_3)
+    script = migrations.script(later)
     with connect(fresh, "test") as conn:
         conn.execute(script)  # type: ignore[call-overload]
         schema.check(conn)
@@ -157,7 +161,7 @@ def test_the_script_does_the_same_and_refuses_to_do_it_twice(
         [psql, "-v", "ON_ERROR_STOP=1", fresh], input=script, capture_output=True, text=True
     )
     assert again.returncode == 3
-    assert "from version 1 to 2 only" in again.stderr
+    assert f"from version {NOW} to {NOW + 1} only" in again.stderr
 
 
 # -- a kill half-way ------------------------------------------------------------------------------

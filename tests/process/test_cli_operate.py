@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.store import schema
 from tests.commands import Result, environment, error_of, run, run_on_terminal
 from tests.db.stage import add, announce, one, row
 from tests.servers import Connection
@@ -268,7 +269,7 @@ def test_migrate_and_health(box: Box) -> None:
         for verb in ("migrate", "health"):
             assert box(verb).returncode == 78
     finally:
-        box.db.execute("update runner.meta set version = 1")
+        box.db.execute("update runner.meta set version = %s", [schema.VERSION])
 
 
 def test_tables_on_a_terminal(box: Box) -> None:
