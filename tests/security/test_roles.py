@@ -24,7 +24,7 @@ ID = "'00000000-0000-0000-0000-000000000000'"
 # Statement, and who may; everybody else is refused for want of a privilege.
 MATRIX: list[tuple[str, set[str]]] = [
     ("select version from runner.meta", EVERYBODY),
-    ("update runner.meta set version = 2", set()),
+    ("update runner.meta set version = 99", set()),
     ("create table runner.extra (n int)", set()),
     ("alter table runner.task add column extra int", set()),
     ("drop table runner.task", set()),
@@ -76,6 +76,12 @@ MATRIX: list[tuple[str, set[str]]] = [
     ("select * from runner.removed", {WORKER, *LOOKERS}),
     ("insert into runner.removed (task_id, how) values (1, 'cancelled')", {ADMIN}),
     ("delete from runner.removed", set()),
+    ("select * from runner.tally", {WORKER, *LOOKERS}),
+    (
+        "insert into runner.tally (task_type, minute, durations) values ('t', now(), '{}')",
+        {WORKER},
+    ),
+    ("delete from runner.tally", {WORKER}),
     # pauses
     ("select * from runner.pause", {WORKER, *LOOKERS}),
     ("insert into runner.pause (queue) values ('q')", {ADMIN}),
