@@ -1,5 +1,6 @@
 """The command as people type it: a process, a clean environment, its two streams and its exit code."""
 
+import json
 import os
 import pty
 import select
@@ -93,3 +94,73 @@ def error_of(result: Result) -> str:
     assert len(lines) <= 2, result.stderr
     assert all(line.startswith("hint: ") for line in lines[1:]), result.stderr
     return lines[0].removeprefix("runner: error: ")
+
+
+# Imported once, then a fork for every command: a third of a second less for each.
+EACH = """
+import json, os, sys, tempfile
+import psycopg, runner.cli, runner.fleet, runner.draining
+import importlib
+
+for verb in importlib.import_module("runner.cli.root").VERBS:
+    importlib.import_module(f"runner.cli.{verb}")
+
+def become(environment, arguments, streams):
+    os.environ.update(environment)
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+    sys.argv = ["runner", *arguments]
+    runner.cli.main()
+
+jobs = json.load(sys.stdin)
+answers = []
+for environment, arguments, stdin in jobs:
+    streams = given, out, err = [tempfile.TemporaryFile() for _ in range(3)]
+    given.write(stdin.encode("utf-8", "surrogateescape"))
+    given.seek(0)
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            become(environment, arguments, streams)
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read().decode("utf-8", "surrogateescape"))
+    for stream in streams:
+        stream.close()
+    answers.append([code, *texts])
+json.dump(answers, sys.stdout)
+"""
+
+
+def run_each(
+    commands: list[list[str]],
+    *,
+    url: str | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+    **env: str,
+) -> list[Result]:
+    """Run commands one after the other, each in a process of its own, in the time of few."""
+    more = env | ({"DATABASE_URL": url} if url is not None else {})
+    done = subprocess.run(
+        [sys.executable, "-c", EACH],
+        input=json.dumps([({}, arguments, stdin) for arguments in commands]),
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(**more),
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [
+        subprocess.CompletedProcess(command(*arguments), code, out, err)
+        for arguments, (code, out, err) in zip(commands, json.loads(done.stdout), strict=True)
+    ]

@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     output.prepare_streams()
     settings = Settings()
     try:
-        code = _invoke(list(arguments), settings)
+        code = _invoke([*arguments], settings)  # `list` is a verb of ours here
         output.flush()
     except BaseException as error:
         code = problems.report(error, settings)
