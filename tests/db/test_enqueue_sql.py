@@ -1,10 +1,7 @@
 """The SQL side: the function from triggers and statements, the plain INSERT, times, privileges."""
 
-import os
 import random
-from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -95,38 +92,6 @@ def test_params_left_out_and_null(db: Connection) -> None:
     assert rows(db) == [("a", {}), ("b", None), ("c", {})]
 
 
-SAME = [({"a": 1, "b": [2]}, {"b": [2], "a": 1}), (-0.0, 0.0), ((1, 2), [1, 2])]
-DIFFERENT = [(1, 1.0), (1, True), (1.0, True), ("\u00e9", "e\u0301"), ({"a": None}, {}), (0, None)]
-
-
-@pytest.mark.case("P-63")
-@pytest.mark.parametrize("pair", SAME + DIFFERENT, ids=ascii)
-@pytest.mark.parametrize("way", ["one", "many", "sql"])
-def test_what_counts_as_the_same_params(db: Connection, pair: tuple[Any, Any], way: str) -> None:
-    """P-63: the same table from Python, in bulk and from plain SQL."""
-
-    def add(params: Any) -> bool:
-        if way == "one":
-            return runner.enqueue(db, "hello", params, unique=True) is not None
-        if way == "many":
-            return runner.enqueue_many(db, [params], type="hello", unique=True) == 1
-        text = runner.enqueue_sql("hello", params)[1]["params"]
-        row = db.execute("select runner.enqueue('hello', %s, unique_params => true)", [text])
-        return row.fetchone() != (None,)
-
-    one, other = pair
-    assert add(one)
-    assert add(other) == (pair in DIFFERENT)
-    assert runner.enqueue(db, "hello", one, unique=True) is None  # whichever way it came in
-
-
-@pytest.mark.case("P-63")
-def test_keys_that_are_not_text_are_refused(db: Connection) -> None:
-    """P-63: {1: x} and {"1": x} do not become one."""
-    with pytest.raises(runner.InvalidTask, match="a key is of type int"):
-        runner.enqueue(db, "hello", {1: "x"}, unique=True)
-
-
 @pytest.mark.case("P-19")
 @pytest.mark.parametrize("size", [1_000, 10_000, 250_000])
 @pytest.mark.parametrize("kind", ["random", "even"])
@@ -138,73 +103,6 @@ def test_uniqueness_of_big_params(db: Connection, size: int, kind: str) -> None:
     assert runner.enqueue_many(db, [{"text": text}], type="hello", unique=True) == 0
     with pytest.raises(runner.InvalidTask, match="larger than"):
         runner.enqueue(db, "hello", {"text": "a" * 1_000_000}, unique=True)
-
-
-@pytest.mark.case("P-58")
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_no_nan_and_no_infinity(db: Connection, number: float) -> None:
-    """P-58: a ValueError that names the place, and nothing sent."""
-    with db.transaction():
-        with pytest.raises(ValueError, match=r"params\.a\[1\]: NaN and Infinity"):
-            runner.enqueue(db, "hello", {"a": [1.0, number]})
-        assert db.execute(COUNT).fetchone() == (0,)
-
-
-@pytest.mark.case("P-43")
-@pytest.mark.parametrize("value", ["\ud800", os.fsdecode(b"\xe9")])
-def test_no_lone_surrogates(db: Connection, value: str) -> None:
-    """P-43: refused by name as value, key, type and queue; the transaction stays usable."""
-    with db.transaction():
-        for arguments, options in (
-            (("hello", {"f": value}), {}),
-            (("hello", {value: 1}), {}),
-            (("hello",), {"key": value}),
-            ((value,), {}),
-            (("hello",), {"queue": value}),
-        ):
-            with pytest.raises(ValueError, match=r"lone surrogate|does not print"):
-                runner.enqueue(db, *arguments, **options)
-        assert runner.enqueue(db, "hello", {"f": "\U0001f600"}) is not None
-
-
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
-@pytest.mark.case("P-64")
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Caracas"])
-@pytest.mark.parametrize(
-    "moment",
-    [
-        datetime(2031, 3, 30, 2, 30, tzinfo=BERLIN),
-        datetime(2031, 10, 26, 2, 30, tzinfo=BERLIN),
-        datetime(2031, 10, 26, 2, 30, fold=1, tzinfo=BERLIN),
-        datetime(2031, 7, 1, 12, 0, 0, 123456, tzinfo=UTC),
-    ],
-    ids=str,
-)
-def test_times_are_instants(db: Connection, moment: datetime, zone: str) -> None:
-    """P-64: whatever the zone of the server's session, and on the days of the change."""
-    db.execute("set timezone = " + zone if zone == "UTC" else f"set timezone = '{zone}'")
-    runner.enqueue(db, "one", run_at=moment)
-    runner.enqueue_many(db, [{"type": "many", "run_at": moment}])
-    runner.enqueue_many(db, [{"type": "text", "run_at": moment.isoformat()}])
-    found = db.execute("select distinct extract(epoch from run_at)::float8, state from runner.task")
-    assert found.fetchall() == [(moment.timestamp(), "scheduled")]
-
-
-@pytest.mark.case("P-64")
-def test_naive_times_are_refused(db: Connection) -> None:
-    """P-64: no time zone, no task."""
-
-    class Nowhere(tzinfo):
-        def utcoffset(self, when: datetime | None) -> timedelta | None:
-            return None
-
-    for moment in (datetime(2031, 1, 1), datetime(2031, 1, 1, tzinfo=Nowhere())):
-        with pytest.raises(runner.InvalidTask, match="run_at: without a time zone"):
-            runner.enqueue(db, "hello", run_at=moment)
-    with pytest.raises(runner.InvalidTask, match="item 1: run_at: without a time zone"):
-        runner.enqueue_many(db, [{"type": "hello", "run_at": "2031-01-01T00:00:00"}])
 
 
 def test_what_an_enqueuer_needs(db: Connection, db_url: str) -> None:
