@@ -133,12 +133,14 @@ def running(
     procs: int = 4,
     verb: str = "start",
     app: str = "tests.apps.chores",
+    under: Sequence[str] = (),
     **extra: str,
 ) -> Iterator[Fleet]:
-    """The command at work; killed at the end if it is still there. `extra` is for its environment."""
+    """The command at work; killed at the end if it is still there. `extra` is for its environment;
+    `under`: a command that runs it."""
     number = len(list(directory.glob("stderr.*")))
     log_path = directory / f"stderr.{number}"
-    command = [sys.executable, "-m", "runner", verb, "--procs", str(procs), "-A"]
+    command = [*under, sys.executable, "-m", "runner", verb, "--procs", str(procs), "-A"]
     command += [app, "--app-dir", str(ROOT), *QUICK, *options]
     env = environment(directory, DATABASE_URL=as_chosen(url), **extra)
     with log_path.open("wb") as log:

@@ -1,6 +1,7 @@
 """What a worker does once: load the app, and prepare for calling its handlers."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ def prepare(
         log.info("descendants", f"killed {what} that a task left running")
 
     interrupts.install()  # the app may have taken it
+    os.register_at_fork(after_in_child=interrupts.leave)
     return Calling(interrupts, ProcessState(), printed, registry.hooks, tell_killed)
 
 

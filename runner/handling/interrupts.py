@@ -25,6 +25,13 @@ class Interrupts:
         """Take SIGTERM; again after each handler, which may have changed it."""
         signal.signal(signal.SIGTERM, self._trap)
 
+    def leave(self) -> None:
+        """In a process that a handler has forked: what SIGTERM and SIGINT do there is up to it."""
+        self._armed = False
+        with contextlib.suppress(ValueError):  # forked in a sub-interpreter
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
     @contextlib.contextmanager
     def armed(self, limit_at: float | None) -> Iterator[None]:
         """The handler runs inside; `limit_at` tells a time limit from a stop."""

@@ -94,7 +94,8 @@ def _reset_signals() -> None:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not ignored: programs that a handler starts would inherit that, and be deaf to it for good.
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def _no_stdin() -> None:

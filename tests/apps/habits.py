@@ -5,13 +5,13 @@ Each is about one case; what it saw goes into the table `seen`, in its own trans
 
 import contextlib
 import ctypes
+import logging
 import multiprocessing
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +24,8 @@ from tests.apps.chores import EFFECT, note, tasks
 SEEN = "create table seen (task_id bigint, what jsonb)"
 IMPORTED_BY = os.getpid()
 _CHANCE = random.Random()
+# Bits of the signals that a program may expect to be asked with, as in /proc/self/status.
+_ASKING = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE))
 
 
 def see(tx, task, what):
@@ -101,14 +103,22 @@ def deaf(tx, task):
 def hears(tx, task):
     """What its process does about signals, over more than a left-over alarm; and a program's of it."""
     time.sleep(task.params.get("seconds", 0))
-    program = (
-        "import signal as s; print([s.getsignal(n) == s.SIG_DFL for n in (s.SIGTERM, s.SIGPIPE)])"
-    )
-    shown = subprocess.run([sys.executable, "-Sc", program], capture_output=True, text=True)
+    shown = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout
+    sets = dict(line.split(":\t") for line in shown.splitlines() if line.startswith("Sig"))
+    program = {name: int(sets[name], 16) & _ASKING for name in ("SigIgn", "SigBlk")}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     ignored = signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     tx.execute(EFFECT, [task.id, task.attempt])
-    see(tx, task, {"blocked": len(blocked), "ignored": ignored, "program": shown.stdout.strip()})
+    see(tx, task, {"blocked": len(blocked), "ignored": ignored, "program": program})
+
+
+@tasks.task
+def logs(tx, task):
+    """Its first act is to log."""
+    logging.getLogger("habits").warning("through logging's last resort")
+    task.log.info(f"hello from {task.id}")
+    note("start", task)
+    tx.execute(EFFECT, [task.id, task.attempt])
 
 
 # -- what they start ----------------------------------------------------------------------------------

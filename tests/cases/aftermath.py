@@ -6,7 +6,7 @@ That no process is left is looked at for every test that is marked `process`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,12 +40,15 @@ class Scene:
         app: str = "tests.apps.trouble",
         procs: int = 4,
         verb: str = "start",
+        under: Sequence[str] = (),
         **extra: str,
     ) -> Iterator[fleets.Fleet]:
         """A command at work. `ends`: the code with which it has ended, or is about to, when the block is
         left; None: it must still be there, and ends with 0 when it is asked to."""
         where = url or self.work.url, self.work.directory
-        with fleets.running(*where, *options, app=app, procs=procs, verb=verb, **extra) as fleet:
+        with fleets.running(
+            *where, *options, app=app, procs=procs, verb=verb, under=under, **extra
+        ) as fleet:
             self._fleets.append(fleet)
             try:
                 yield fleet

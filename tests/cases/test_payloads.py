@@ -15,11 +15,12 @@ from psycopg.pq import TransactionStatus
 import runner
 from tests import fleets
 from tests.apps import habits
+from tests.cases.aftermath import Scene
 from tests.servers import Connection, wait_until
 
 pytestmark = pytest.mark.db
 COUNT = "select count(*) from runner.task"
-HABITS = ("-A", "tests.apps.habits")
+HABITS = "tests.apps.habits"
 
 
 @pytest.mark.case("P-58")
@@ -169,28 +170,28 @@ def test_p63_keys_that_are_not_text_are_refused(db: Connection) -> None:
 
 @pytest.mark.case("P-64")
 @pytest.mark.process
-def test_p64_due_at_its_instant_whatever_the_zones(fresh: str, tmp_path: Path) -> None:
+def test_p64_due_at_its_instant_whatever_the_zones(scene: Scene) -> None:
     """The server, the worker and the caller each in a zone of their own: once, and not before."""
-    with fleets.work(fresh, tmp_path) as work:
-        work.conn.execute(
-            "do $$ begin execute format('alter database %I set timezone = %L',"
-            " current_database(), 'Asia/Kathmandu'); end $$"
-        )
-        work.conn.execute("set timezone = 'Pacific/Chatham'")
-        with fleets.running(fresh, tmp_path, procs=2, TZ="America/St_Johns"):
-            fleets.wait_registered(work, 2)
-            due = datetime.now(BERLIN) + timedelta(seconds=1)
-            due_monotonic = time.monotonic() + (due.timestamp() - time.time())
-            ids = [
-                runner.enqueue(work.conn, "ordinary", run_at=due),
-                runner.enqueue(work.conn, "ordinary", run_at=due.astimezone(UTC)),
-                runner.enqueue(work.conn, "ordinary", delay=1.0),
-            ]
-            assert work.states() == {"scheduled": 3}
-            wait_until(work.empty, 20)
-        work.exactly_once([each for each in ids if each is not None])
-        # The witness writes three decimals.
-        assert all(float(fields[5]) > due_monotonic - 0.002 for fields in work.noted("start"))
+    work = scene.work
+    work.conn.execute(
+        "do $$ begin execute format('alter database %I set timezone = %L',"
+        " current_database(), 'Asia/Kathmandu'); end $$"
+    )
+    work.conn.execute("set timezone = 'Pacific/Chatham'")
+    with scene.fleet(app=HABITS, procs=2, TZ="America/St_Johns"):
+        fleets.wait_registered(work, 2)
+        due = datetime.now(BERLIN) + timedelta(seconds=1)
+        due_monotonic = time.monotonic() + (due.timestamp() - time.time())
+        ids = [
+            runner.enqueue(work.conn, "ordinary", run_at=due),
+            runner.enqueue(work.conn, "ordinary", run_at=due.astimezone(UTC)),
+            runner.enqueue(work.conn, "ordinary", delay=1.0),
+        ]
+        assert work.states() == {"scheduled": 3}
+        wait_until(work.empty, 20)
+    work.exactly_once([each for each in ids if each is not None])
+    # The witness writes three decimals.
+    assert all(float(fields[5]) > due_monotonic - 0.002 for fields in work.noted("start"))
 
 
 TAGGED = {
@@ -208,15 +209,15 @@ TAGGED = {
 
 @pytest.mark.case("P-62")
 @pytest.mark.process
-def test_p62_a_payload_arrives_as_plain_data(fresh: str, tmp_path: Path) -> None:
+def test_p62_a_payload_arrives_as_plain_data(scene: Scene) -> None:
     """What looks like an object of some library is a dict of texts to the handler, and runs nothing."""
-    with fleets.work(fresh, tmp_path) as work:
-        work.conn.execute(habits.SEEN)
-        assert runner.enqueue(work.conn, "keeps", TAGGED) is not None
-        with fleets.running(fresh, tmp_path, *HABITS, procs=1):
-            wait_until(work.empty)
-        assert work.conn.execute("select what from seen").fetchall() == [(TAGGED,)]
-        assert not list(tmp_path.rglob("pwned"))
+    work = scene.work
+    work.conn.execute(habits.SEEN)
+    assert runner.enqueue(work.conn, "keeps", TAGGED) is not None
+    with scene.fleet(app=HABITS, procs=1):
+        wait_until(work.empty)
+    assert work.conn.execute("select what from seen").fetchall() == [(TAGGED,)]
+    assert not list(work.directory.rglob("pwned"))
 
 
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "yaml", "jsonpickle", "cloudpickle"}
