@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from tests.logins import as_chosen
 from tests.servers import gone, wait_until
+from tests.ttys import Tty
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("--lease", "5s", "--renew", "1s", "--grace", "3s", "--poll", "1s", "--backoff", "200ms:1s")
@@ -134,19 +135,23 @@ def running(
     verb: str = "start",
     app: str = "tests.apps.chores",
     under: Sequence[str] = (),
+    on: Tty | None = None,
     **extra: str,
 ) -> Iterator[Fleet]:
     """The command at work; killed at the end if it is still there. `extra` is for its environment;
-    `under`: a command that runs it."""
+    `under`: a command that runs it; `on`: its terminal."""
     number = len(list(directory.glob("stderr.*")))
     log_path = directory / f"stderr.{number}"
     command = [*under, sys.executable, "-m", "runner", verb, "--procs", str(procs), "-A"]
     command += [app, "--app-dir", str(ROOT), *QUICK, *options]
     env = environment(directory, DATABASE_URL=as_chosen(url), **extra)
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory
-        )
+    if on is not None:
+        process, log_path = on.start(command, env=env, cwd=directory), on.copy
+    else:
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory
+            )
     fleet = Fleet(process, directory, log_path)
     try:
         yield fleet

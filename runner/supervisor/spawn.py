@@ -13,6 +13,7 @@ from .. import kernel
 from ..clock import now
 from ..seat import Ends, Seat
 from .child import Child
+from .inherited import forget_streams
 from .role import Role
 
 
@@ -66,6 +67,7 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.close(output)
+        forget_streams()
         if role.own_session:
             _no_stdin()
         if role.dies_with_parent:

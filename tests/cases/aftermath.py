@@ -13,6 +13,7 @@ from pathlib import Path
 from runner import kernel
 from tests import fleets, servers
 from tests.servers import wait_until
+from tests.ttys import Tty
 
 ERROR = re.compile(r"^(?:\d\d:\d\d:\d\d ERROR|runner: error:|Traceback).*$", re.MULTILINE)
 DEAD = r"task \d+ \(.*\) is dead after "  # what is told of every task that dies
@@ -41,13 +42,14 @@ class Scene:
         procs: int = 4,
         verb: str = "start",
         under: Sequence[str] = (),
+        on: Tty | None = None,
         **extra: str,
     ) -> Iterator[fleets.Fleet]:
         """A command at work. `ends`: the code with which it has ended, or is about to, when the block is
         left; None: it must still be there, and ends with 0 when it is asked to."""
         where = url or self.work.url, self.work.directory
         with fleets.running(
-            *where, *options, app=app, procs=procs, verb=verb, under=under, **extra
+            *where, *options, app=app, procs=procs, verb=verb, under=under, on=on, **extra
         ) as fleet:
             self._fleets.append(fleet)
             try:

@@ -1,7 +1,6 @@
 """A fleet at its ordinary work, and at what handlers do to it."""
 
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -153,27 +152,6 @@ def test_a_stop_that_comes_with_the_claim_starts_nothing(fresh: str, tmp_path: P
         assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 0)
         assert row["fence"] > 0
         assert not work.noted("start")
-
-
-def test_second_signal_forces(fresh: str, tmp_path: Path) -> None:
-    """P-60: the first waits, one within half a second is the same, a later one ends it at once."""
-    with fleets.work(fresh, tmp_path) as work:
-        (task,) = work.add("stubborn", seconds=60)
-        with fleets.running(fresh, tmp_path, "--grace", "30s", procs=1) as fleet:
-            wait_until(lambda: work.noted("start"))
-            fleet.process.send_signal(signal.SIGTERM)
-            fleet.process.send_signal(signal.SIGINT)
-            time.sleep(1)
-            assert fleet.process.poll() is None
-            began = time.monotonic()
-            fleet.process.send_signal(signal.SIGTERM)
-            fleet.process.send_signal(signal.SIGTERM)
-            assert fleet.process.wait(10) == 143
-            assert time.monotonic() - began < 2
-        row = work.row(task)
-        assert row is not None
-        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
-        assert "Traceback" not in fleet.log()
 
 
 def test_a_handler_in_c_does_not_hold_up_the_stop(fresh: str, tmp_path: Path) -> None:
