@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from .. import kernel
 from ..clock import now
+from ..inherited import forget_streams
 from ..seat import Ends, Seat
 from .child import Child
-from .inherited import forget_streams
 from .role import Role
 
 

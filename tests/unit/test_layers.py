@@ -37,7 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
         ),
         "operating",
     ),
-    ("kernel", "permits", "typenames", "registry", "app", "embedded"),
+    ("kernel", "inherited", "permits", "typenames", "registry", "app", "embedded"),
     ("store", "enqueueing", "demo_app"),
     ("handling", "maintaining", "roles", "testing", "testing_plugin"),
     ("supervisor",),
