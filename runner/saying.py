@@ -14,12 +14,13 @@ class Said(NamedTuple):
     message: str
 
 
+LOST = "lost its lease: nothing was written"
 _PHRASES = {
     Outcome.OK: ("debug", "done", "done"),
     Outcome.RETRIED: ("info", "retried", "failed and will be retried"),
     Outcome.RELEASED: ("info", "released", "was given back"),
     Outcome.SNOOZED: ("info", "snoozed", "was put off"),
-    Outcome.LOST: ("warning", "lost_lease", "lost its lease: nothing was written"),
+    Outcome.LOST: ("warning", "lost_lease", LOST),
 }
 
 
@@ -33,3 +34,8 @@ def say(
         return Said("error", "dead", f"{name} is dead after {attempts(attempt)}{because}")
     level, event, phrase = _PHRASES[outcome]
     return Said(level, event, f"{name} {phrase}{because}")
+
+
+def say_lost(task_id: int) -> str:
+    """The same of a task of which only its number is known any more."""
+    return f"task {task_id} {LOST}"

@@ -247,7 +247,8 @@ class Maintainer:
         for one in ended:
             self.tell_swept(one)
         self.promoted(len(ended))
-        self.due.sweep = min(at + SWEEP_SECONDS, max(next_at, at + 0.1))
+        latest = at + min(SWEEP_SECONDS, self.config.lease_seconds)
+        self.due.sweep = min(latest, max(next_at, at + 0.1))
 
     def tell_swept(self, one: ending.Ended) -> None:
         """Log what was ended for a worker that nobody speaks for."""

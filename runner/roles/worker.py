@@ -25,12 +25,13 @@ from ..handling.telling import Telling
 from ..judge import Judge
 from ..logpipe import LogPipe
 from ..permits import Permits
+from ..saying import say_lost
 from ..seat import Ends, Seat
 from ..store.claim import NO_BOUNDS, Bounds, Row
 from ..store.connect import password, tells_of_server
 from ..text import error_text
 from ..typenames import TypeNames
-from ..wire import EventWriter, Kind
+from ..wire import EventWriter, Kind, Outcome
 
 RECONNECT_CAP_SECONDS = 5.0
 IDLE_POLLS = 30  # an idle worker looks of its own this many times less often than the maintainer
@@ -188,6 +189,8 @@ class Worker:
         for left in former.left:
             task, fence = left.claim.task_id, left.claim.fence
             self.events.send(Kind.FINISHED, task=task, fence=fence, flag=outcomes[task])
+            if outcomes[task] is Outcome.LOST:
+                self.log.warning("lost_lease", say_lost(task), task=task)
 
     # -- work -------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """The SQL side: the function from triggers and statements, the plain INSERT, times, privileges."""
 
-import random
 from typing import Any
 
 import psycopg
@@ -90,19 +89,6 @@ def test_params_left_out_and_null(db: Connection) -> None:
     runner.enqueue(db, "b", None)
     runner.enqueue(db, "c", {})
     assert rows(db) == [("a", {}), ("b", None), ("c", {})]
-
-
-@pytest.mark.case("P-19")
-@pytest.mark.parametrize("size", [1_000, 10_000, 250_000])
-@pytest.mark.parametrize("kind", ["random", "even"])
-def test_uniqueness_of_big_params(db: Connection, size: int, kind: str) -> None:
-    """P-19: the first of a pair is added, the second is not, whatever size and compressibility."""
-    text = random.Random(7).randbytes(size // 2).hex() if kind == "random" else "a" * size
-    assert runner.enqueue(db, "hello", {"text": text}, unique=True) is not None
-    assert runner.enqueue(db, "hello", {"text": text}, unique=True) is None
-    assert runner.enqueue_many(db, [{"text": text}], type="hello", unique=True) == 0
-    with pytest.raises(runner.InvalidTask, match="larger than"):
-        runner.enqueue(db, "hello", {"text": "a" * 1_000_000}, unique=True)
 
 
 def test_what_an_enqueuer_needs(db: Connection, db_url: str) -> None:

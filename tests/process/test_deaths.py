@@ -139,38 +139,6 @@ def test_worker_stopped_is_not_kept_alive(fresh: str, tmp_path: Path) -> None:
         assert not work.noted("overlap")
 
 
-def parent_stopped(fresh: str, tmp_path: Path, **unsafe: str) -> fleets.Work:
-    """Two ready tasks longer than the lease, a parent stopped for three leases, a second runner."""
-    work = fleets.Work(fresh, tmp_path)
-    tasks = work.add("sleepy", 2, seconds=5)
-    with fleets.running(fresh, tmp_path, *SHORT, procs=2, **unsafe) as first:
-        wait_until(lambda: len(work.noted("start")) == 2)
-        os.kill(first.pid, signal.SIGSTOP)
-        try:
-            with fleets.running(fresh, tmp_path, *SHORT, procs=2):
-                time.sleep(9)
-                os.kill(first.pid, signal.SIGCONT)
-                wait_until(work.empty, 40)
-        finally:
-            os.kill(first.pid, signal.SIGCONT)
-    work.exactly_once(tasks)
-    return work
-
-
-def test_parent_stopped_for_three_leases(fresh: str, tmp_path: Path) -> None:
-    """P-05: no two live handlers for one task, one effect each."""
-    work = parent_stopped(fresh, tmp_path)
-    assert not work.noted("overlap")
-    work.conn.close()
-
-
-def test_the_witness_has_power(fresh: str, tmp_path: Path) -> None:
-    """The same with the timer and the kill switched off does show overlaps."""
-    work = parent_stopped(fresh, tmp_path, RUNNER_UNSAFE="no-timer,no-kill")
-    assert work.noted("overlap")
-    work.conn.close()
-
-
 def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
     """The worker connects anew under another identity, and the claim it cannot know is settled."""
     with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):

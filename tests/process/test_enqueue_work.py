@@ -1,8 +1,6 @@
 """Enqueueing while real workers run: from within handlers, beside them, and after them."""
 
 import os
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,10 @@ import pytest
 
 import runner
 from tests import commands
-from tests.servers import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
 APP = """
-import time
 from dataclasses import dataclass
 import runner
 
@@ -59,11 +55,6 @@ class Follow:
 @tasks.task
 def keyed(tx, task):
     tx.execute(EFFECT, ["keyed", 0])
-
-@tasks.task
-def sleeps(tx, task):
-    tx.execute(EFFECT, ["sleeps", 0])
-    time.sleep(3)
 """
 
 
@@ -131,31 +122,4 @@ def test_a_keyed_task_once_done_is_not_done_again(conn: Any, fresh: str, tmp_pat
     conn.execute("insert into runner.task (task_type, idempotency_key) values ('keyed', 'k')")
     drain(fresh, tmp_path)
     assert effects(conn, "keyed") == [0]
-    assert left(conn) == []
-
-
-@pytest.mark.case("P-27")
-@pytest.mark.parametrize("options", [{"key": "k"}, {"unique": True}], ids=str)
-def test_enqueueing_beside_a_sleeping_handler(
-    conn: Any, fresh: str, tmp_path: Path, options: dict[str, Any]
-) -> None:
-    """P-27: the handler of that very task sleeps in an open transaction."""
-    root = os.fspath(Path(runner.__file__).parent.parent)
-    first = runner.enqueue(conn, "sleeps", **options)
-    with subprocess.Popen(
-        commands.command("drain", "--procs", "1"),
-        cwd=tmp_path,
-        env=commands.environment(DATABASE_URL=fresh, PYTHONPATH=root),
-    ) as process:
-        idle = """select count(*) from pg_stat_activity
-                  where state = 'idle in transaction' and query like 'insert into effect%'
-                    and datname = current_database()"""
-        wait_until(lambda: conn.execute(idle).fetchone() != (0,), 20, "the handler sleeps")
-        begin = time.monotonic()
-        second = runner.enqueue(conn, "sleeps", **options)
-        assert time.monotonic() - begin < 1
-        assert (second is None) == ("key" in options)
-        assert process.wait(30) == 0
-    assert first is not None
-    assert effects(conn, "sleeps") == ([0] if "key" in options else [0, 0])
     assert left(conn) == []

@@ -4,7 +4,6 @@ import os
 import time
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests import fleets, servers
@@ -72,35 +71,6 @@ def test_a_task_that_ignores_term_is_killed_at_its_limit(fresh: str, tmp_path: P
         assert row["attempt"] == 1
 
 
-def test_programs_of_a_task_do_not_outlive_it(fresh: str, tmp_path: Path) -> None:
-    """P-20: the next task starts when they are gone, sessions of their own included."""
-    with fleets.work(fresh, tmp_path) as work:
-        work.add("programs")
-        with fleets.running(fresh, tmp_path, procs=1):
-            wait_until(work.empty)
-            pids = [int(word) for word in (tmp_path / "programs").read_text().split()]
-            assert len(pids) == 3
-            assert fleets.all_gone(pids)
-
-
-def test_locks_held_for_three_leases_disturb_nobody(fresh: str, tmp_path: Path) -> None:
-    """P-01: renewal goes on for all, and a serializable handler longer than it completes."""
-    with fleets.work(fresh, tmp_path) as work:
-        (holder,) = work.add("slow", seconds=10)
-        others = work.add("sleepy", 2, seconds=10)
-        strict = work.add("serializable", seconds=4)
-        with fleets.running(fresh, tmp_path, "--lease", "3s", "--renew", "500ms") as fleet:
-            wait_until(lambda: work.running() == 4)
-            # The row of the running task itself is locked by somebody for as long.
-            with psycopg.connect(fresh) as lock:
-                lock.execute("select from runner.task where task_id = %s for share", [holder])
-                time.sleep(4)
-            wait_until(work.empty, 30)
-            assert "kill" not in fleet.log()
-        work.exactly_once([holder, *others, *strict])
-        assert {fields[2] for fields in work.noted("start")} == {"1"}
-
-
 def test_a_plain_insert_wakes_an_idle_worker(fresh: str, tmp_path: Path) -> None:
     """Well before the poll, which is put off here."""
     with fleets.work(fresh, tmp_path) as work:
@@ -152,20 +122,6 @@ def test_a_stop_that_comes_with_the_claim_starts_nothing(fresh: str, tmp_path: P
         assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 0)
         assert row["fence"] > 0
         assert not work.noted("start")
-
-
-def test_a_handler_in_c_does_not_hold_up_the_stop(fresh: str, tmp_path: Path) -> None:
-    """P-21: grace, TERM, KILL, by the clock of the parent."""
-    with fleets.work(fresh, tmp_path) as work:
-        (task,) = work.add("in_c")
-        with fleets.running(fresh, tmp_path, "--grace", "1s", procs=1) as fleet:
-            wait_until(lambda: work.noted("start"))
-            began = time.monotonic()
-            assert fleet.stop() == 0
-            assert time.monotonic() - began < 6
-        row = work.row(task)
-        assert row is not None
-        assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)
 
 
 def test_connections_are_replaced_at_their_age(fresh: str, tmp_path: Path) -> None:
