@@ -13,6 +13,7 @@ from .config import FleetConfig
 from .maintaining.groups import Group
 from .maintaining.tallying import Tallying
 from .permits import Permits
+from .roles.console import run_console
 from .roles.log import Log
 from .roles.maintainer import Maintainer
 from .roles.renewer import Renewer
@@ -22,22 +23,31 @@ from .store import schema
 from .store.claim import NO_BOUNDS, Bounds
 from .store.connect import connected, password
 from .supervisor.course import Report
+from .supervisor.feed import Feed
 from .supervisor.goals import Goal, RunForever
 from .supervisor.renewals import Renewals
 from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
 from .supervisor.supervisor import Supervisor
 from .supervisor.tallies import Tallies
+from .terminal import Terminal
 from .typenames import TypeNames
 
 HELPERS = 5  # connections of a fleet beside one for each worker
 
 
-def start(config: FleetConfig, *, connect_wait_seconds: float = 60.0) -> Report:
-    """Run a fleet until it is stopped."""
+def start(
+    config: FleetConfig, *, terminal: Terminal | None = None, connect_wait_seconds: float = 60.0
+) -> Report:
+    """Run a fleet until it is stopped; with the live view on `terminal` if there is one."""
     with connected(config.dsn, "start", connect_wait_seconds) as conn:
         schema.check(conn)
-    return compose(config, uuid4(), RunForever(config.procs)).run()
+    supervisor = compose(config, uuid4(), RunForever(config.procs), terminal=terminal)
+    try:
+        return supervisor.run()
+    finally:
+        if terminal is not None:
+            terminal.rescue()
 
 
 def compose(
@@ -48,16 +58,17 @@ def compose(
     bounds: Bounds = NO_BOUNDS,
     leased: Sequence[bytes] = (),
     types: TypeNames | None = None,
+    terminal: Terminal | None = None,
 ) -> Supervisor:
     """The fleet of a config: its pipes, its roles, its parent.
 
     `bounds`: what a drain leaves. `leased`: further rows to renew. `types`: where workers tell the
-    names of their handlers.
+    names of their handlers. `terminal`: for the live view, which then takes the place of the log.
     """
-    plan = Plan(config, runner_id, bounds, types or TypeNames())
+    plan = Plan(config, runner_id, bounds, types or TypeNames(), terminal)
     return Supervisor(
         config,
-        [plan.log_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
+        [plan.writer_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
         goal,
         plan.renewals,
         plan.tallies,
@@ -67,6 +78,7 @@ def compose(
         leased=leased,
         permits=plan.permits,
         on_terminal=_has_terminal(),
+        feed=plan.feed,
     )
 
 
@@ -74,12 +86,19 @@ class Plan:
     """The pipes between the processes, and for each role what it is given of them."""
 
     def __init__(
-        self, config: FleetConfig, runner_id: UUID, bounds: Bounds, types: TypeNames
+        self,
+        config: FleetConfig,
+        runner_id: UUID,
+        bounds: Bounds,
+        types: TypeNames,
+        terminal: Terminal | None,
     ) -> None:
         self.config = config
         self.runner_id = runner_id
         self.bounds = bounds
         self.types = types
+        self.terminal = terminal
+        self.feed = Feed() if terminal is not None else None
         self.events, self.log = os.pipe(), os.pipe()
         os.set_blocking(self.log[1], False)
         set_pipe_size(self.log[1], 1 << 20)
@@ -92,8 +111,29 @@ class Plan:
         most = config.drain.max_tasks if config.drain is not None else None
         self.permits = Permits(most, config.procs) if most is not None else None
 
+    def writer_role(self) -> Role:
+        """Shows what goes on, and the log; the last to stop."""
+        if self.terminal is None or self.feed is None:
+            return self.log_role()
+        return self.console_role(self.terminal, self.feed)
+
+    def console_role(self, terminal: Terminal, feed: Feed) -> Role:
+        """The live view. It alone stays in the terminal's session."""
+        parent, ends_of_feed = os.getpid(), feed.console_end.fileno()
+
+        def main(seat: Seat, ends: Ends) -> int:
+            return run_console(self.config, terminal, parent, seat, ends)
+
+        return Role(
+            "console",
+            main,
+            stop_order=3,
+            own_session=False,
+            extra=lambda _: {"read": self.log[0], "feed": ends_of_feed},
+        )
+
     def log_role(self) -> Role:
-        """Writes the log; the last to stop."""
+        """Writes the log as lines."""
 
         def main(seat: Seat, ends: Ends) -> int:
             form, level = self.config.log_format, self.config.log_level

@@ -78,7 +78,12 @@ def error_text(error: BaseException, limit: int = ERROR_LIMIT, secret: str | Non
 
 def attempts(count: int) -> str:
     """`1 attempt`, `3 attempts`."""
-    return f"{count} attempt" if count == 1 else f"{count} attempts"
+    return plural(count, "attempt")
+
+
+def plural(count: int, word: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def cause_name(error: BaseException) -> str:

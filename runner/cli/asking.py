@@ -1,22 +1,10 @@
-"""Who asks, and whether it is meant."""
+"""Whether it is meant."""
 
-import getpass
-import socket
 import sys
 
 import click
 
 from ..errors import NothingChanged, UsageError
-from ..text import safe
-
-
-def who() -> str:
-    """The user of this command, for `runner.removed` and `runner.pause`."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container without such a user
-        user = "?"
-    return safe(f"{user}@{socket.gethostname()}", 200)
 
 
 def confirm(what: str, yes: bool) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from . import asking
+from ..operating.person import who
 from .changing import Deed, Doing
 from .choosing import ids_argument
 from .database import connect_wait, connection
@@ -22,7 +22,7 @@ def cancel(settings: Settings, /, ids: tuple[int, ...], as_json: bool, connect_w
     """
     from ..store import operate
 
-    change = operate.remover("cancelled", asking.who())
+    change = operate.remover("cancelled", who())
     deed = Deed("cancel", "cancelled", operate.EVERY_STATE, change)
     with connection(settings, "cancel", connect_wait) as conn:
         # They were named one by one: that is asking enough.

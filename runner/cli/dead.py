@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from ..errors import UsageError
-from . import asking, output, records
+from ..operating.person import who
+from . import output, records
 from .changing import Deed, Doing
 from .choosing import chosen, filters, ids_argument, limit_option
 from .database import connect_wait, connection
@@ -107,7 +108,7 @@ def discard(settings: Settings, /, **options: Any) -> None:
     """Delete dead tasks; who did so and when is kept, and `runner show` tells."""
     from ..store import operate
 
-    change = operate.remover("discarded", asking.who())
+    change = operate.remover("discarded", who())
     _change(settings, options, Deed("discard", "discarded", DEAD, change))
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from ..errors import UsageError
+from ..operating.person import who
 from ..text import safe
-from . import asking, output, problems
+from . import output, problems
 from .choosing import Until, Word
 from .database import connect_wait, connection
 from .settings import Settings
@@ -36,7 +37,7 @@ def pause(
         raise UsageError("what? Give a QUEUE, or --type TYPE")
     when: dict[str, Any] = {"until" if isinstance(until, datetime) else "delay": until}
     with connection(settings, "pause", connect_wait) as conn:
-        made = operate.pause(conn, queue, type_, **when, who=asking.who())
+        made = operate.pause(conn, queue, type_, **when, who=who())
     if as_json:
         output.write_json(made)
     else:

@@ -7,6 +7,7 @@ import click
 from .database import connect_wait, database
 from .fleet_options import fleet_config, fleet_options, warn_of_connections
 from .settings import Settings
+from .watch import terminal_for_view
 
 
 @click.command()
@@ -14,7 +15,7 @@ from .settings import Settings
 @click.option(
     "--console/--no-console",
     default=None,
-    help="Taken already; the live view is to come, until then log lines.",
+    help="The live view (default: on a terminal), or log lines only.",
 )
 @connect_wait("60s")
 @click.pass_obj
@@ -29,4 +30,7 @@ def start(settings: Settings, /, console: bool | None, connect_wait: float, **op
         with connected(url, "start", connect_wait) as conn:
             schema.check(conn)
             warn_of_connections(conn, config, settings)
-        return fleet.start(config, connect_wait_seconds=connect_wait).exit_code
+        report = fleet.start(
+            config, terminal=terminal_for_view(console), connect_wait_seconds=connect_wait
+        )
+        return report.exit_code

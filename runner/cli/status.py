@@ -1,21 +1,17 @@
 """`runner status`: what waits, what runs, what is dead."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ..errors import NothingChanged
-from ..operating.board import STATES, overview
-from ..operating.rates import rates
+from ..errors import NothingChanged, UsageError
+from ..operating.board import STATES
 from ..text import safe
 from ..units import parse_duration
 from . import output, problems, workers
-from .database import connect_wait, connection
+from .database import connect_wait, connection, database
 from .params import Kind, whole_number
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from ..store.connect import Connection
 
 COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until")
 BOUNDS = {
@@ -55,12 +51,27 @@ class Bounds(Kind):
 @click.command()
 @click.option("--check", "bounds", type=Bounds(), help="Exit 1 beyond max-oldest=5m,max-dead=0 …")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--watch", "live", is_flag=True, help="The live view; without a terminal, lines.")
+@click.option("--svg", metavar="FILE", help="Write the view as a picture.")
 @connect_wait()
 @click.pass_obj
 def status(
-    settings: Settings, /, bounds: dict[str, float] | None, as_json: bool, connect_wait: float
+    settings: Settings,
+    /,
+    bounds: dict[str, float] | None,
+    as_json: bool,
+    live: bool,
+    svg: str | None,
+    connect_wait: float,
 ) -> None:
     """Count tasks by queue and type; on a terminal and as JSON the workers, too."""
+    if sum((live, svg is not None, as_json, bounds is not None)) > 1 and (live or svg is not None):
+        raise UsageError("--watch and --svg go with nothing else")
+    if live or svg is not None:
+        _view(settings, svg, connect_wait)
+        return
+    from ..store.looking import look
+
     with connection(settings, "status", connect_wait) as conn:
         seen = look(conn)
     if as_json:
@@ -75,20 +86,19 @@ def status(
         raise BoundBroken("; ".join(broken))
 
 
-def look(conn: "Connection") -> dict[str, Any]:
-    """The overview; the counts are of one moment, the rest of moments close by."""
-    from ..store import overview as store
-    from ..store import passes, tallies
+def _view(settings: Settings, svg: str | None, wait: float) -> None:
+    """The view, live or as a picture; no connection of ours stays open beside it."""
+    from ..store import schema
+    from ..store.connect import connected
+    from . import watch
 
-    return overview(
-        conn.info.dbname,
-        store.counts(conn),
-        store.pauses(conn),
-        store.workers(conn),
-        passes.known_types(conn),
-        store.served_queues(conn),
-        rates(tallies.recent(conn), tallies.counted_seconds(conn)),
-    )
+    with database(settings, wait) as url:
+        with connected(url, "status", wait) as conn:
+            schema.check(conn)
+        if svg is None:
+            watch.watch(url)
+        else:
+            watch.picture(url, svg)
 
 
 def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:

@@ -1,0 +1,384 @@
+"""The loop of the console: keys, log lines, the parent's figures and the database's, and frames.
+
+It waits on nothing but its own `select`: the terminal is written without waiting, the database is asked
+by a child. Whatever fails in drawing ends the live view, not the process: log lines go on.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import kernel
+from ..clock import now
+from ..loglines import LogReader, as_text
+from ..terminal import Terminal, speaks_unicode
+from ..text import error_text
+from ..wire import EventWriter, Kind, Order, unpack_orders
+from .display import Display
+from .keys import Keys
+from .scene import Scene
+from .snapshot import counters, snapshot_of
+from .source import Source
+from .state import Circumstances, Deed, State, press
+from .view import render
+
+Record = dict[str, Any]
+
+KEPT_LINES = 1000
+LAST_LINES = 30  # of the log, that stay on the terminal after the view
+DRAW_SECONDS = 0.1  # at least, between two frames that nobody's key asked for
+TICK_SECONDS = 0.25  # how often ages on the screen move on, and the foreground is looked at
+ESCAPE_SECONDS = 0.05
+LEAVE_SECONDS = 1.0
+LARGEST_FEED = 1 << 19
+ALIVE_SECONDS = 2.0
+MOST_FAILURES = 3
+TROUBLE_SECONDS = 3.0  # without an answer from the database
+
+
+@dataclass
+class Fleet:
+    """The fleet whose console this is: what its parent sends, and how it is stopped."""
+
+    feed: socket.socket
+    log: LogReader
+    format: Callable[[Record], str]
+    control: int
+    events: EventWriter
+    parent: int  # pid
+    grace_seconds: float
+
+    def orders(self) -> list[Order]:
+        """What the parent has said; STOP as well when it is gone."""
+        data = os.read(self.control, 4096)
+        return [one[0] for one in unpack_orders(data)] if data else [Order.STOP]
+
+
+class App:
+    """One console on one terminal, with a fleet of its own or without."""
+
+    def __init__(self, terminal: Terminal, source: Source, fleet: Fleet | None = None) -> None:
+        self.terminal = terminal
+        self.source = source
+        self.fleet = fleet
+        self.log: deque[Record] = deque(maxlen=KEPT_LINES)
+        self.scene = Scene(State(), host=socket.gethostname(), log=self.log)
+        self.display = Display(terminal)
+        self.keys = Keys()
+        self.over = False
+        self.suspended = False
+        self.failures = 0  # of the view; with one of them, only log lines go on
+        self._ready: list[int] = []
+        self._alive_at = 0.0
+        self._held_at = 0.0
+        self._unicode = speaks_unicode()
+        self._look_at = 0.0
+        self._drawn_at = 0.0
+        self._stale = True
+        self._signals, self._wakeup = os.pipe()
+
+    # -- the story --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Show until it is over; the terminal is as it was then, however that came."""
+        self.open()
+        try:
+            while not self.over:
+                try:
+                    self.turn()
+                except Exception as error:
+                    self.fail(error)
+        finally:
+            self.close()
+
+    def turn(self) -> None:
+        """One round."""
+        self.go_live_or_not()
+        self.ask()
+        self.draw()
+        self.wait()
+        self.read()
+
+    def open(self) -> None:
+        """Take the signals. In the background everything may be written, and nothing is read."""
+        self.terminal.open()
+        for fd in (self._signals, self._wakeup):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        for number in (signal.SIGWINCH, signal.SIGTERM, signal.SIGCONT, signal.SIGINT):
+            if self.fleet is None or number is not signal.SIGINT:
+                signal.signal(number, _noticed)
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN if self.fleet else _noticed)
+        for number in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def close(self) -> None:
+        """Leave the screen, and leave there what the log said last."""
+        self.source.close()
+        was_on = self.display.on
+        with contextlib.suppress(Exception):
+            self.display.leave(LEAVE_SECONDS)
+        if self.fleet is None:
+            return
+        self.read_log()
+        if was_on:
+            for record in list(self.log)[-LAST_LINES:]:
+                self._write_line(record)
+        self.terminal.sink.drain(LEAVE_SECONDS)
+
+    # -- one turn ---------------------------------------------------------------------------------
+
+    def go_live_or_not(self) -> None:
+        """The screen is ours while our group is in the foreground, and nobody has asked for it."""
+        wanted = not self.suspended and not self.failures and self.terminal.in_foreground()
+        if wanted and not self.display.on:
+            self.display.enter()
+            self._stale = True
+        elif self.display.on and not wanted:
+            self.display.leave(LEAVE_SECONDS)
+
+    def ask(self) -> None:
+        """Ask the database anew when it is time."""
+        at = now()
+        if at >= self._look_at and not self.suspended:
+            self._look_at = at + self.scene.state.interval
+            self.source.ask({"ask": "look", "interval": self.scene.state.interval})
+
+    def wait(self) -> None:
+        """Sleep until something can be read, or a moment has passed."""
+        reads: list[int] = [self.terminal.fd, self._signals]
+        if not self.display.on or self.terminal.sink.closed:
+            reads.remove(self.terminal.fd)
+        if self.source.fd is not None:
+            reads.append(self.source.fd)
+        if self.fleet is not None:
+            reads += [self.fleet.control, self.fleet.feed.fileno()]
+            if self.display.on or not self.terminal.sink.full:
+                reads.append(self.fleet.log.pipe)
+        writes = [self.terminal.fd] if self.terminal.sink.pending else []
+        seconds = ESCAPE_SECONDS if self.keys.waiting else min(TICK_SECONDS, self._until_look())
+        if self._stale and not writes:
+            seconds = min(seconds, max(0.0, self._drawn_at + DRAW_SECONDS - now()))
+        with contextlib.suppress(OSError, ValueError):
+            self._ready = select.select(reads, writes, [], seconds)[0]
+            return
+        self._ready = []
+        time.sleep(0.01)
+
+    def _until_look(self) -> float:
+        return max(0.0, self._look_at - now()) if self.source.silent_since is None else TICK_SECONDS
+
+    def read(self) -> None:
+        """Take in whatever has come."""
+        self.read_signals()
+        self.terminal.sink.flush()
+        self.read_answers()
+        if self.fleet is not None:
+            self.read_orders()
+            self.read_feed()
+            self.read_log()
+            self.say_alive()
+        if self.display.on:
+            self.read_keys()
+
+    def read_signals(self) -> None:
+        """A new size counts at once; TERM and INT end the view; Ctrl-Z gives the terminal back first."""
+        with contextlib.suppress(BlockingIOError):
+            for number in os.read(self._signals, 4096):
+                if number in (signal.SIGTERM, signal.SIGINT):
+                    self.over = True
+                elif number == signal.SIGTSTP:
+                    self.display.leave(LEAVE_SECONDS)
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                self.display.redraw()
+                self._drawn_at, self._stale = 0.0, True
+
+    def read_orders(self) -> None:
+        """The parent ends us, is about to stop, or goes on."""
+        assert self.fleet is not None
+        if self.fleet.control not in self._ready:
+            return
+        for order in self.fleet.orders():
+            if order is Order.STOP:
+                self.over = True
+            elif order is Order.SUSPEND:
+                self.suspended = True
+                self.display.leave(LEAVE_SECONDS / 4)
+                self.fleet.events.send(Kind.SUSPENDED)
+            elif order is Order.RESUME:
+                self.suspended = False
+
+    def say_alive(self) -> None:
+        """Now and then."""
+        assert self.fleet is not None
+        if now() - self._alive_at > ALIVE_SECONDS:
+            self._alive_at = now()
+            self.fleet.events.send(Kind.ALIVE)
+
+    def read_keys(self) -> None:
+        """Each key changes the state, and may lead to a deed."""
+        if self.terminal.fd in self._ready:
+            typed = self.keys.feed(self.terminal.read())
+        else:
+            typed = self.keys.flush()
+        for key in typed:
+            self._drawn_at, self._stale = 0.0, True
+            if key == "redraw":
+                self.display.redraw()
+                continue
+            about = self._circumstances()
+            self.scene.state, deed = press(self.scene.state, key, about)
+            if deed is not None:
+                self.do(deed)
+
+    def _circumstances(self) -> Circumstances:
+        at = now()
+        return Circumstances(
+            at,
+            self.scene.rows(at),
+            self.scene.running(),
+            self.scene.stopping() is not None,
+            self.fleet is not None,
+            self.fleet.grace_seconds if self.fleet else 0.0,
+        )
+
+    def do(self, deed: Deed) -> None:
+        """What a key led to."""
+        if deed.verb == "leave":
+            self.over = True
+        elif deed.verb == "stop":
+            if self.fleet is not None and os.getppid() == self.fleet.parent:
+                os.kill(self.fleet.parent, signal.SIGTERM)
+        else:
+            self.source.ask({"ask": deed.verb} | deed.values)
+
+    # -- what comes in ----------------------------------------------------------------------------
+
+    def read_answers(self) -> None:
+        """What the database said, or why it does not."""
+        for answer in self.source.answers():
+            self._take(answer)
+        since = self.source.silent_since
+        if since is not None and now() - since > TROUBLE_SECONDS and not self.scene.trouble:
+            self._trouble("it does not answer", since)
+
+    def _take(self, answer: Record) -> None:
+        scene, at = self.scene, now()
+        if "trouble" in answer:
+            if not answer.get("kept"):
+                self._trouble(answer["trouble"], at)
+            else:  # what was asked failed; the connection is well
+                scene.state = scene.state.noting(answer["trouble"], at)
+            return
+        scene.trouble = None
+        self._stale = True
+        if "said" in answer:
+            scene.state = scene.state.noting(answer["said"], at)
+            self._look_at = 0.0
+        elif "details" in answer:
+            scene.state = replace(scene.state, details=answer["details"], scroll=0)
+        elif "look" in answer and not scene.state.paused:
+            scene.snapshot = snapshot_of(answer["look"])
+            scene.database = answer["look"]["where"]
+            if not self._all_ours():
+                scene.meter.add(scene.snapshot.taken_at, counters(scene.snapshot), in_steps=True)
+
+    def _trouble(self, why: str, since: float) -> None:
+        if not self.scene.trouble:
+            self.scene.trouble_since = since
+        self.scene.trouble = why
+        self._stale = True
+
+    def _all_ours(self) -> bool:
+        """Whether the parent's counts are everybody's."""
+        if self.scene.fleet is None:
+            return False
+        pids = {one["pid"] for one in self.scene.fleet["workers"]}
+        seen = self.scene.snapshot.status["workers"] if self.scene.snapshot else ()
+        return all(
+            one["host"] == self.scene.host and one["pid"] in pids
+            for one in seen
+            if one["state"] != "expired"
+        )
+
+    def read_feed(self) -> None:
+        """The newest message of the parent."""
+        assert self.fleet is not None
+        newest = None
+        with contextlib.suppress(OSError):
+            while data := self.fleet.feed.recv(LARGEST_FEED):
+                newest = data
+        if newest is None or self.scene.state.paused:
+            return
+        told = json_of(newest)
+        for one in told["workers"]:
+            one["rss"] = kernel.rss_of(one["pid"])
+        self.scene.fleet = told
+        self._stale = True
+        samples = self.scene.meter.samples
+        if self._all_ours() and (
+            not samples or told["at"] - samples[-1].at >= min(1.0, self.scene.state.interval)
+        ):
+            tally = told["tally"]
+            failed = tally.get("retried", 0) + tally.get("dead", 0)
+            self.scene.meter.add(told["at"], {"fleet": (tally.get("ok", 0), failed)})
+
+    def read_log(self) -> None:
+        """Lines into the view, or straight onto the terminal where there is none."""
+        assert self.fleet is not None
+        if not self.display.on and self.terminal.sink.full:
+            return
+        for record in self.fleet.log.read():
+            if self.display.on:
+                self.log.append(record)
+                self._stale = True
+            else:
+                self._write_line(record)
+
+    def _write_line(self, record: Record) -> None:
+        line = (self.fleet.format if self.fleet else as_text)(record)
+        self.terminal.sink.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    # -- what goes out ----------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """A frame, when something has changed and the terminal has taken the one before."""
+        at = now()
+        if not self.display.on or self.terminal.sink.pending:
+            return
+        if at - self._drawn_at < (DRAW_SECONDS if self._stale else TICK_SECONDS):
+            return
+        self._drawn_at, self._stale = at, False
+        width, height = self.terminal.size()
+        self._held_at = self._held_at if self.scene.state.paused else at
+        clock = time.time()
+        frame = render(self.scene, width, height, self._held_at, clock, unicode=self._unicode)
+        self.display.show(frame)
+
+    def fail(self, error: Exception) -> None:
+        """A fault of ours ends the view. With a fleet, its log lines go on."""
+        self.failures += 1
+        self.display.leave(LEAVE_SECONDS)
+        if self.fleet is None or self.failures > MOST_FAILURES:
+            raise error
+        told = f"the live view failed, log lines go on: {error_text(error, 500)}"
+        self._write_line({"at": time.time(), "level": "error", "role": "console", "message": told})
+
+
+def json_of(data: bytes) -> Record:
+    """A message of the parent."""
+    told = json.loads(data)
+    assert isinstance(told, dict)
+    return told
+
+
+def _noticed(number: int, frame: object) -> None:
+    """Python has written the number to the wakeup descriptor before this is called."""
