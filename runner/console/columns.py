@@ -15,6 +15,7 @@ _STATES = {
     "starting": "cyan",
     "stopping": "yellow",
     "expired": "bold red",
+    "ended": "red",
 }
 
 

@@ -35,10 +35,14 @@ class Scene:
     def workers(self, now: float) -> list[Record]:
         """One record a worker: the names of `workers --json`, and progress, limit and own."""
         fleet = {one["pid"]: one for one in self.fleet["workers"]} if self.fleet else {}
+        seen = self.snapshot.status["workers"] if self.snapshot else ()
+        here = [one for one in seen if one["host"] == self.host]
+        ours = {one["runner"] for one in here if one["pid"] in fleet}
         found = []
-        for one in self.snapshot.status["workers"] if self.snapshot else ():
+        for one in seen:
             own = fleet.pop(one["pid"], None) if one["host"] == self.host else None
-            found.append(self._worker(one, own, now))
+            died = own is None and one["runner"] in ours and one["host"] == self.host
+            found.append(self._worker(one, own, now) | ({"state": "ended"} if died else {}))
         found += [self._unregistered(one, now) for one in fleet.values()]
         if self.fleet is not None:  # ours first
             found.sort(key=lambda one: (not one["own"], one["host"] or "", one["slot"]))
