@@ -109,7 +109,7 @@ class Plan:
         for fd in (fd for pipe in self.wakes for fd in pipe):
             os.set_blocking(fd, False)
         most = config.drain.max_tasks if config.drain is not None else None
-        self.permits = Permits(most, config.procs) if most is not None else None
+        self.permits = Permits(most, 2 * config.procs) if most is not None else None
 
     def writer_role(self) -> Role:
         """Shows what goes on, and the log; the last to stop."""

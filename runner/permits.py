@@ -6,6 +6,7 @@ worker says in shared memory how many it may hold, before it takes any.
 """
 
 import array
+import contextlib
 import fcntl
 import mmap
 import os
@@ -16,15 +17,16 @@ AT_ONCE = 8  # permits that a worker takes
 
 
 class Permits:
-    """Made before the fork; the parent tops up, workers take and give back by their slot."""
+    """Made before the fork; the parent tops up, workers take and give back, each with its own hand."""
 
-    def __init__(self, total: int, slots: int) -> None:
+    def __init__(self, total: int, hands: int) -> None:
         self.total = total
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
-        self._hands = mmap.mmap(-1, max(1, slots))
+        self._hands = mmap.mmap(-1, max(1, hands))
         self._owed = total  # not yet in the pipe: it holds 64 KiB
+        self._covered: int | None = None  # were in the pipe or in hands at the last look
 
     @property
     def ends(self) -> dict[str, int]:
@@ -33,46 +35,52 @@ class Permits:
 
     # -- a worker ---------------------------------------------------------------------------------
 
-    def take(self, slot: int, most: int = AT_ONCE) -> int:
+    def take(self, hand: int, most: int = AT_ONCE) -> int:
         """Take up to `most`; how many there were."""
-        self._hands[slot] = most
+        self._hands[hand] = most
         try:
             taken = len(os.read(self._read, most))
         except BlockingIOError:
             taken = 0
-        self._hands[slot] = taken
+        self._hands[hand] = taken
         return taken
 
-    def give_back(self, slot: int, unused: int) -> None:
+    def give_back(self, hand: int, unused: int) -> None:
         """The batch is over: what was not used is for others."""
         if unused > 0:
             os.write(self._write, b"." * unused)
-        self._hands[slot] = 0
+        self._hands[hand] = 0
 
     # -- the parent -------------------------------------------------------------------------------
 
     def top_up(self, starts: int, living: Iterable[int]) -> None:
-        """Put what is still owed into the pipe; `living`: the slots whose hands count."""
+        """Put what is owed into the pipe. `starts`: all that was heard of until now; `living`: whose
+        hands count.
+
+        What is covered, in the pipe or in a hand, was looked up at the call before, and starts were
+        heard since: a handler that began before that look, and whose hand was empty at it, has been
+        heard of. The other way round its permit would be made anew.
+        """
+        if not self._owed and self._covered is not None:
+            self._owed = max(0, self.total - starts - self._covered)
+        self._covered = None
         if not self._owed:
-            self._owed = self._lost(starts, list(living))
-        if self._owed:
-            try:
-                self._owed -= os.write(self._write, b"." * min(self._owed, 4096))
-            except BlockingIOError:
-                return
+            self._covered = self._look(list(living))
+            return
+        with contextlib.suppress(BlockingIOError):
+            self._owed -= os.write(self._write, b"." * min(self._owed, 4096))
 
-    def _lost(self, starts: int, living: list[int]) -> int:
+    def _look(self, living: list[int]) -> int:
         # Read on both sides of the pipe's: one that moves meanwhile is counted twice, never missed.
-        before = [self._hands[slot] for slot in living]
+        before = [self._hands[hand] for hand in living]
         waiting = self._waiting()
-        hands = sum(
-            max(pair) for pair in zip(before, (self._hands[s] for s in living), strict=True)
+        return waiting + sum(
+            max(pair) for pair in zip(before, (self._hands[h] for h in living), strict=True)
         )
-        return max(0, self.total - starts - waiting - hands)
 
-    def forget(self, slot: int) -> None:
-        """Nobody is left in this slot, and with it whatever was in its hand."""
-        self._hands[slot] = 0
+    def forget(self, hand: int) -> None:
+        """Whose hand this was is gone, and with it whatever was in it."""
+        self._hands[hand] = 0
 
     def _waiting(self) -> int:
         count = array.array("i", [0])

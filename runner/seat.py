@@ -25,3 +25,14 @@ class Seat:
     role: str
     slot: int
     incarnation: int
+    spare: bool = False  # an heir, in the slot of whom it follows
+
+    @property
+    def hand(self) -> int:
+        """Where it keeps its permits."""
+        return hand_of(self.slot, self.spare)
+
+
+def hand_of(slot: int, spare: bool) -> int:
+    """The number of a worker among all that there may be at once: two a slot."""
+    return 2 * slot + spare

@@ -39,6 +39,7 @@ class Kind(enum.IntEnum):
     LOST = 15  # the worker's row is gone [worker]
     SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
     ANSWERED = 17  # the renewer is through with the newest request
+    WORN = 22  # it is to be replaced [count = resident bytes, flag = 1: it begins nothing more]
     SUSPENDED = 21  # the console has given the terminal back
     REFUSED = 18  # could not boot, and a restart will not change that [flag = exit code]
 

@@ -34,6 +34,9 @@ class Telling:
         self.events.send(
             Kind.STARTED, task=row.task_id, fence=row.fence, at=limit_at or 0.0, count=number
         )
+        if self.started == self.config.max_tasks_per_child:
+            # Said while the last one runs, so that who follows is ready when it ends.
+            self.events.send(Kind.WORN, flag=1)
         faults.point("after_started")
         return row.task(limit_at, self._progress)
 

@@ -71,6 +71,7 @@ class Worker:
         self.telling = Telling(config, self.events, self.log)
         self.was_woken = False
         self.claim_trouble = ""
+        self.told_size = False
         self.trouble_seconds = 0.1
         self.session: Session
         self.executor: Executor
@@ -111,7 +112,7 @@ class Worker:
     def serve_until_stopped(self) -> None:
         """Under one identity after the other; one that is lost is settled under the next."""
         former: Former | None = None
-        while not self.lifeline.stopping and not self.is_worn_out():
+        while not self.lifeline.stopping:
             try:
                 if self.open_session(former):
                     former = None
@@ -197,7 +198,11 @@ class Worker:
     def serve(self) -> None:
         """Claim and run until told to stop; Disconnected when the connection is lost."""
         expires_at = now() + self.config.connection_seconds * (0.9 + 0.2 * self.rng.random())
-        while not self.lifeline.stopping and not self.is_worn_out():
+        while not self.lifeline.stopping:
+            self.tell_size()
+            if not self.tasks_left():
+                self.await_heir()
+                continue
             if now() >= expires_at:
                 self.replace_connection()
             if not self.lifeline.may_claim():
@@ -217,12 +222,24 @@ class Worker:
         self.session.conn.close()
         raise Disconnected
 
-    def is_worn_out(self) -> bool:
-        """Whether this process has done as much, or grown as large, as it may, and is to be replaced."""
-        tasks, size = self.config.max_tasks_per_child, self.config.max_memory_per_child
-        if tasks is not None and self.telling.started >= tasks:
-            return True
-        return size is not None and kernel.rss_of(os.getpid()) > size
+    def tasks_left(self) -> int:
+        """How many this process may still begin."""
+        most = self.config.max_tasks_per_child
+        return MOST if most is None else max(0, most - self.telling.started)
+
+    def tell_size(self) -> None:
+        """Have the parent know, once, that this process has grown too large; it goes on until it is
+        followed."""
+        size = self.config.max_memory_per_child
+        if size is not None and not self.told_size and (rss := kernel.rss_of(os.getpid())) > size:
+            self.told_size = True
+            self.events.send(Kind.WORN, count=rss)
+
+    def await_heir(self) -> None:
+        """Begin nothing more; the parent says stop when another one is ready."""
+        self.guarded(self.executor.clear)
+        self.pause(ALIVE_SECONDS)
+        self.events.send(Kind.ALIVE)
 
     def look(self, permitted: int) -> list[Row]:
         """Claim tasks if there are any. From before the claim on the lease is what we live by."""
@@ -230,9 +247,10 @@ class Worker:
         self.begun_looking = now()
         faults.point("before_claim")
         executor = self.executor
+        most = min(permitted, self.tasks_left())
         try:
             rows = self.looking.claim(
-                lambda name: min(permitted, executor.pace.wanted(name)),
+                lambda name: min(most, executor.pace.wanted(name)),
                 executor.done,
                 executor.cleared,
                 full=self.config.drain is not None,
@@ -326,9 +344,9 @@ class Worker:
         if self.permit is None:
             yield MOST
             return
-        taken, before = self.permit.take(self.seat.slot), self.telling.started
+        taken, before = self.permit.take(self.seat.hand), self.telling.started
         try:
             yield taken
         finally:
             used = self.telling.started - before
-            self.permit.give_back(self.seat.slot, taken - used)
+            self.permit.give_back(self.seat.hand, taken - used)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..config import HARD_LIMIT_SECONDS, FleetConfig
+from ..seat import hand_of
 from ..wire import NO_ID, Event, How, Kind, Token
 from .role import Role
 
@@ -20,7 +21,6 @@ class Why(enum.Enum):
     STOP = "stopped"
     SILENT = "silent"
     BOOT = "did not report ready in time"
-    RECYCLED = "recycled"
 
 
 TIMER_SECONDS = 0.15  # from the kernel timer of a child to our hearing of its death
@@ -84,12 +84,22 @@ class Child:
     taken: bool = False  # its claim is no longer its own
     refused: int = 0  # the exit code it announced
     stopping: bool = False  # was told to stop
-    recycled: bool = False
+    spare: bool = False  # of the two that may share a slot for a moment
+    follows: int = 0  # the incarnation of the one that it is to replace
+    outdated: bool = False  # it runs old code
+    worn: bool = False  # it has grown too large
+    spent: bool = False  # it has done all that it is to do, and begins nothing more
+    rss: int = 0  # bytes, as last heard
     type: int = 0  # the number of the type of the task that it began last
     done: int = 0
     failed: int = 0
     term_for: Why | None = None  # TERM was sent
     kill_for: Why | None = None  # KILL was sent
+
+    @property
+    def hand(self) -> int:
+        """Where it keeps its permits; an heir has another one than whom it follows."""
+        return hand_of(self.slot, self.spare)
 
     @property
     def name(self) -> str:
@@ -139,6 +149,8 @@ class Child:
                 self.work = None
                 self.idle = True
                 self.idle_look = event.at if event.flag else self.idle_look
+            case Kind.WORN:
+                self.worn, self.spent, self.rss = True, bool(event.flag), event.count
             case Kind.REFUSED:
                 self.refused = event.flag
 
@@ -182,7 +194,7 @@ class Child:
         match why:
             case Why.LEASE | Why.TAKEN:
                 return How.LEASE_LOST
-            case Why.STOP | Why.RECYCLED:
+            case Why.STOP:
                 return How.STOPPED
             case _:
                 return How.DIED

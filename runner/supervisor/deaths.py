@@ -66,22 +66,26 @@ class Deaths:
             told = f"{child.name} ended in task {child.work.task}: {text}"
             self.log.warning("worker_died", told, task=child.work.task, **fields)
             self.course.mourn(told)
-        elif self._is_news(child, death):
+        elif self._is_news(child):
             told = f"{child.name} ended: {text}"
             self.log.warning("child_died", told, **fields)
             self.course.mourn(told)
         else:
             self.log.debug("child_ended", f"{child.name} ended", **fields)
 
-    def _is_news(self, child: Child, death: reaper.Death) -> bool:
-        """Whether an end outside of any task was not asked for: a worker leaves by itself, with 0, when
-        it has done as many tasks as it is to do."""
-        expected = child.stopping or child.refused or (child.role.holds_leases and death.code == 0)
-        return self.course.stop is None and not expected
+    def _is_news(self, child: Child) -> bool:
+        """Whether an end outside of any task was not asked for."""
+        return self.course.stop is None and not (child.stopping or child.refused)
 
     def _failed_start(self, child: Child, death: reaper.Death) -> None:
+        if child.follows:
+            # Whom it was to follow is there still: a reason to wait, never to give up.
+            self.starts.no_room(child.role.name, now())
+            return
         self.starts.failed(child.role.name, now())
-        if child.refused and not any(one.hello_at for one in self.family.workers()):
+        if child.role.holds_leases and any(one.hello_at for one in self.family.workers()):
+            return  # the others work: a deployment that went wrong is no reason to stop them
+        if child.refused:
             self.course.end("could not start", child.refused)
         elif self.starts.hopeless and self.course.end("could not start", child.refused or 70):
             self.log.error("fatal", f"{child.role.name}s keep dying at start: {death.cause}")

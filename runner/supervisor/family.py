@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 
 from ..logpipe import LogPipe
+from ..seat import Seat
 from ..wire import NO_ID, Order, pack_order
 from . import reaper
 from .child import Child, Why
@@ -53,10 +54,11 @@ class Family:
 
     # -- what is done to them ---------------------------------------------------------------------
 
-    def spawn(self, role: Role, slot: int) -> Child:
+    def spawn(self, role: Role, slot: int, *, spare: bool = False) -> Child:
         """Start one; OSError when the system has no room for it."""
         self._incarnations += 1
-        child = spawn(role, slot, self._incarnations, self._events, self._log_fd)
+        seat = Seat(role.name, slot, self._incarnations, spare)
+        child = spawn(role, seat, self._events, self._log_fd)
         self.by_pid[child.pid] = child
         self.by_incarnation[child.incarnation] = child
         if child.output >= 0:

@@ -17,17 +17,16 @@ from .child import Child
 from .role import Role
 
 
-def spawn(role: Role, slot: int, incarnation: int, events: int, log: int) -> Child:
+def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     """Fork one child; OSError when the system has no room for it."""
     pipes = [os.pipe() for _ in range(2 + role.captures + role.holds_leases)]
     (control_r, control_w), (life_r, life_w) = pipes[:2]
     output_r, output_w = pipes[2] if role.captures else (-1, -1)
     tokens_r, tokens_w = pipes[-1] if role.holds_leases else (-1, -1)
-    extra = role.extra(slot)
+    extra = role.extra(seat.slot)
     if role.holds_leases:
         extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w}
     ends = Ends(events, control_r, life_r, log, extra)
-    seat = Seat(role.name, slot, incarnation)
     sys.stdout.flush()
     sys.stderr.flush()
     # Signals wait until the child has its own handlers: one that arrived in between would run the
@@ -52,7 +51,8 @@ def spawn(role: Role, slot: int, incarnation: int, events: int, log: int) -> Chi
         if fd >= 0:
             os.set_blocking(fd, False)
     at = now()
-    return Child(role, slot, incarnation, pid, at, at, control_w, life_w, output_r, tokens_r)
+    ends_kept = (control_w, life_w, output_r, tokens_r)
+    return Child(role, seat.slot, seat.incarnation, pid, at, at, *ends_kept, spare=seat.spare)
 
 
 def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:

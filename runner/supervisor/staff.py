@@ -1,4 +1,4 @@
-"""Who should be there: starting who is missing, replacing at a reload, ending in order at a stop."""
+"""Who should be there: starting who is missing, ending in order at a stop."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from .goals import Goal
 from .renewals import Renewals
 from .role import Restart, Role
 from .starts import Starts
+from .succession import Succession
 
 LAST_WORDS_SECONDS = 10.0  # how long a stop waits for the renewer to settle what is left
 MAINTAINER, RENEWER = "maintainer", "renewer"
@@ -43,7 +44,7 @@ class Staff:
         self.permits = permits
         self.log = family.log
         self._idle_told: dict[tuple[int, int], int] = {}
-        self._to_reload: list[int] = []  # pids of workers that run the old code
+        self.succession = Succession(family, starts)
 
     def next_start_at(self) -> float:
         """The local time at which a start that was put off may be tried."""
@@ -96,26 +97,12 @@ class Staff:
                 continue  # the renewer writes how they ended, the maintainer that they did
             self.family.send_off(child)
 
-    def reload(self) -> None:
-        """Replace the workers that run now, one by one."""
-        if not self._to_reload:
-            self._to_reload = [child.pid for child in self.family.workers()]
-            self.log.info("reload", f"reloading {len(self._to_reload)} workers")
-
-    def replace_next(self) -> None:
-        """Go on with a reload: the next one leaves when everybody else is ready."""
-        workers = {child.pid: child for child in self.family.workers()}
-        self._to_reload = [pid for pid in self._to_reload if pid in workers]
-        settled = all(child.registered and not child.stopping for child in workers.values())
-        if self._to_reload and settled:
-            self.family.send_off(workers[self._to_reload[0]])
-
     def grant_permits(self) -> None:
         """Where a drain counts its tasks, let the next ones begin."""
         if self.permits is not None:
-            living = {child.slot for child in self.family.workers()}
-            for slot in set(range(self.config.procs)) - living:
-                self.permits.forget(slot)
+            living = {child.hand for child in self.family.workers()}
+            for hand in set(range(2 * self.config.procs)) - living:
+                self.permits.forget(hand)
             self.permits.top_up(self.course.view.starts, living)
 
     def count_idle(self) -> None:

@@ -155,7 +155,7 @@ class Supervisor:
         for number in self.traps.read():
             hung_up = number == signal.SIGHUP
             if hung_up and not self.on_terminal:
-                self.staff.reload()
+                self.staff.succession.reload()
             elif hung_up or number in (signal.SIGTERM, signal.SIGINT):
                 self._stop_by(number)
             elif number == signal.SIGTSTP:
@@ -250,7 +250,7 @@ class Supervisor:
             self.staff.end_in_order()
             return
         self.staff.fill()
-        self.staff.replace_next()
+        self.staff.succession.step()
         self.staff.count_idle()
         self.staff.grant_permits()
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from runner import kernel
+from runner.seat import Seat
 from tests import fleets, servers
 from tests.apps import habits
 from tests.cases.aftermath import DEAD, Scene, zombies_of
@@ -187,7 +188,9 @@ def test_p70_identities_and_jitter_after_a_fork(tmp_path: Path) -> None:
 
     events, log = os.pipe(), os.pipe()
     one = role.Role("drawer", main)
-    children = [spawn.spawn(one, slot, slot + 1, events[1], log[1]) for slot in range(8)]
+    children = [
+        spawn.spawn(one, Seat(one.name, slot, slot + 1), events[1], log[1]) for slot in range(8)
+    ]
     try:
         for child in children:
             assert os.waitpid(child.pid, 0)[1] == 0

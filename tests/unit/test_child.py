@@ -219,7 +219,6 @@ def test_a_refusal_is_remembered() -> None:
         (Why.STOP, Why.STOP, False, How.STOPPED),
         (Why.LIMIT, Why.STOP, False, How.STOPPED),
         (Why.STOP, Why.LIMIT, False, How.DIED),
-        (Why.RECYCLED, None, False, How.STOPPED),
         (None, Why.SILENT, False, How.DIED),
         (None, Why.BOOT, False, How.DIED),
     ],

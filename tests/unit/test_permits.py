@@ -59,7 +59,8 @@ def test_those_that_died_with_a_worker_are_replaced(three: Permits) -> None:
     three.top_up(0, [0, 1])
     assert three.take(0) == 3  # one starts a task, and its worker dies with the other two
     three.forget(0)
-    three.top_up(1, [1])
+    for _ in range(2):
+        three.top_up(1, [1])
     assert three.take(1) == 2
 
 
@@ -70,6 +71,18 @@ def test_none_is_replaced_while_it_is_in_a_hand(three: Permits) -> None:
     for _ in range(3):
         three.top_up(0, [0, 1])
     assert three.take(2) == 0
+
+
+def test_a_start_that_is_heard_of_late_is_not_replaced(three: Permits) -> None:
+    """It began, and its hand was empty again, before the parent heard of it."""
+    three.top_up(0, [0])
+    three.top_up(0, [0])
+    assert three.take(0, 2) == 2
+    three.give_back(0, 1)
+    three.top_up(0, [0])
+    three.top_up(1, [0])
+    three.top_up(1, [0])
+    assert take_all(three) == 2
 
 
 def test_when_all_are_used_there_are_no_more(three: Permits) -> None:
