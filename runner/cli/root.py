@@ -24,6 +24,7 @@ VERBS = (
     "init",
     "migrate",
     "check",
+    "doctor",
     "health",
     "db",
     "demo",
