@@ -78,7 +78,7 @@ def ids(seen: Ids) -> Finding:
         return fail(
             "ids",
             told,
-            "select setval('runner.task_task_id_seq', (select max(task_id) from runner.task))",
+            "run: select setval('runner.task_task_id_seq', (select max(task_id) from runner.task))",
         )
     return ok("ids", "the sequence is ahead of the table")
 

@@ -67,7 +67,7 @@ def writable(server: Server) -> Finding:
         return fail(
             "writable",
             "transactions are read-only by default for this database or some role",
-            "alter database … reset default_transaction_read_only",
+            "run: alter database … reset default_transaction_read_only",
         )
     return ok("writable", "a primary, and not read-only")
 

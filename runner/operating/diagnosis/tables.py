@@ -55,12 +55,12 @@ def stored(tables: Sequence[Table]) -> Finding:
     """A crash empties unlogged tables; a subscriber stops at rows that it cannot find."""
     if unlogged := [one.name for one in tables if not one.logged]:
         told = f"{', '.join(unlogged)} unlogged: a crash of the server empties it"
-        return fail("storage", told, f"alter table runner.{unlogged[0]} set logged")
+        return fail("storage", told, f"run: alter table runner.{unlogged[0]} set logged")
     if stuck := [one.name for one in tables if one.published and one.no_identity]:
         told = (
             f"{', '.join(stuck)} published without a replica identity: its updates and deletes fail"
         )
-        return fail("storage", told, f"alter table runner.{stuck[0]} replica identity full")
+        return fail("storage", told, f"run: alter table runner.{stuck[0]} replica identity full")
     if published := [one.name for one in tables if one.published]:
         told = f"{', '.join(published)} in a publication: tasks may run on the subscriber as well"
         return warn("storage", told, "leave the schema runner out of publications")
@@ -73,7 +73,7 @@ def clean(tables: Sequence[Table], autovacuum: str) -> Finding:
         return fail("vacuum", "autovacuum is off: tables and indexes grow for ever", "set it on")
     if off := [one.name for one in tables if one.unvacuumed]:
         told = f"autovacuum is off for {', '.join(off)}"
-        return fail("vacuum", told, f"alter table runner.{off[0]} reset (autovacuum_enabled)")
+        return fail("vacuum", told, f"run: alter table runner.{off[0]} reset (autovacuum_enabled)")
     worst = max(tables, key=lambda one: one.dead)
     told = f"{worst.dead} dead rows in {worst.name} beside {worst.live} live ones"
     if worst.dead > max(MANY_DEAD_ROWS, worst.live):
@@ -99,8 +99,8 @@ def snapshots(holders: Sequence[Holder]) -> Finding:
     told = f"{first.kind} {first.who} holds a snapshot {since}{more}"
     advice = {
         "session": "end it (pg_terminate_backend), or run long reads on a standby",
-        "prepared transaction": "commit prepared, or rollback prepared",
-        "replication slot": "drop it (pg_drop_replication_slot), or start its reader",
+        "prepared transaction": "end it: commit prepared, or rollback prepared",
+        "replication slot": "start its reader, or drop it (pg_drop_replication_slot)",
     }[first.kind]
     very = (first.seconds or 0) > VERY_OLD_SECONDS
     return (fail if very else warn)("snapshots", told, advice)
