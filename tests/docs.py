@@ -32,6 +32,11 @@ RUN = {
     },
     "ARCHITECTURE.md": {"enqueue -> ": f"tests/unit/test_architecture.py::{_CHART}"},
     "docs/handlers.md": {"```python": _READING, "```sql": _READING},
+    "docs/migrating.md": {
+        "```python": "tests/db/test_docs.py::test_what_the_page_on_moving_enqueues_is_done",
+        "```sql": "tests/db/test_docs.py::test_what_the_page_on_moving_enqueues_is_done",
+        "15 3 * * *": f"{_TYPED}::test_the_crontab_of_the_page_on_moving",
+    },
     "examples/outbox/README.md": {
         "export": "tests/examples/test_outbox.py::test_a_mail_for_each_account_and_none_besides"
     },

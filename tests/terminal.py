@@ -1,6 +1,8 @@
 """A terminal for what the documents say to type: a shell, a directory, this environment's `runner`."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,17 @@ from pathlib import Path
 from tests.commands import Result, environment
 
 PLACEHOLDER = "postgresql://…"
+
+
+def cron_commands(text: str) -> list[str]:
+    """What cron hands to sh of the entries of a crontab: without the fields, with % as cron reads it."""
+    found = []
+    for line in text.splitlines():
+        if line and not re.match(r"#|\w+=", line):
+            command = line.split(maxsplit=5)[5]
+            assert not re.search(r"(?<!\\)%", command), "cron ends the command at a bare %"
+            found.append(command.replace("\\%", "%"))
+    return found
 
 
 class Terminal:
@@ -30,6 +43,11 @@ class Terminal:
         assert result.returncode == 0, (line, result.returncode, result.stdout, result.stderr)
         return result
 
+    def cron(self, command: str) -> str:
+        """Run a command as cron does, by sh; what it would mail. It has to succeed."""
+        result = self.type(f"sh -c {shlex.quote(self._filled(command))}")
+        return result.stdout + result.stderr
+
     @contextmanager
     def begun(self, line: str) -> Iterator[subprocess.Popen[bytes]]:
         """A line at work in the place of its shell; killed at the end if it is still there."""
@@ -48,5 +66,7 @@ class Terminal:
     def _command(self, line: str) -> list[str]:
         if line == f"export DATABASE_URL={PLACEHOLDER}":
             line = "true"  # done already
-        url = "'" + self.url.replace("'", "'\\''") + "'"
-        return ["bash", "-euo", "pipefail", "-c", line.replace(PLACEHOLDER, url)]
+        return ["bash", "-euo", "pipefail", "-c", self._filled(line)]
+
+    def _filled(self, line: str) -> str:
+        return line.replace(PLACEHOLDER, shlex.quote(self.url))

@@ -14,7 +14,7 @@ from runner.testing import Drained, drain
 from tests.db.doors import django_connection
 from tests.db.stage import one
 from tests.docs import ROOT, blocks, inline_sql
-from tests.servers import Connection
+from tests.servers import Connection, wait_until
 
 pytestmark = pytest.mark.db
 
@@ -206,3 +206,46 @@ def test_readme(db: Connection, db_url: str) -> None:
     drained = page.drain()
     assert (drained.ok, drained.errors) == (2, [])
     assert one(db, "select count(*) from thumbnail where path = 'a.jpg'") == 2
+
+
+@pytest.fixture
+def moving(db: Connection, db_url: str) -> Page:
+    return Page(ROOT / "docs" / "migrating.md", db, db_url)
+
+
+def test_what_the_page_on_moving_enqueues_is_done(moving: Page) -> None:
+    wait_until(lambda: one(moving.db, "select count(*) from runner.task where run_at < now()") == 3)
+    moving.db.execute("update runner.task set state = 'ready'")
+    drained = moving.drain()
+    assert (drained.ok, drained.errors) == (3, [])
+    assert one(moving.db, "select words from word_count") == 6
+    assert one(moving.db, "select count(*) from photo where album_id = 0") == 2
+    again = runner.enqueue(moving.db, "count_words", {"text": "a"}, key="count 1")
+    assert again is None
+
+
+def test_a_chord_of_the_page(moving: Page) -> None:
+    """A photo that fails at first; the album is published once, after all of them."""
+    moving.db.execute("insert into photo values ('2.jpg', 9)")
+    paths = [f"{number}.jpg" for number in range(5)]
+    moving.db.execute("delete from runner.task")
+    runner.enqueue(moving.db, "start_album", {"album": 1, "paths": paths})
+    drained = moving.drain()
+    assert (drained.ok, drained.retried) == (5, 1)
+    assert one(moving.db, "select published_at from album") is None
+    assert one(moving.db, "select waiting from album") == 1
+    moving.db.execute("delete from photo where album_id = 9")
+    moving.db.execute("update runner.task set state = 'ready', run_at = now()")
+    assert moving.drain().ok == 2
+    assert one(moving.db, "select count(*) from photo where album_id = 1") == 5
+    assert one(moving.db, "select published_at from album") is not None
+
+
+def test_a_script_as_a_task(moving: Page, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("x")
+    params = {"source": str(tmp_path / "data"), "target": str(tmp_path / "data.tgz")}
+    assert moving.run("archive", params).ok == 1
+    assert one(moving.db, "select bytes from archive") == (tmp_path / "data.tgz").stat().st_size
+    params["source"] = str(tmp_path / "nothing")
+    assert moving.run("archive", params).dead == 1

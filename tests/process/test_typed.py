@@ -10,7 +10,7 @@ import pytest
 from tests.docs import block, typed
 from tests.fleets import Work, work
 from tests.servers import wait_until
-from tests.terminal import Terminal
+from tests.terminal import Terminal, cron_commands
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
@@ -80,11 +80,20 @@ def test_the_cron_line_of_readme(fresh: str, tmp_path: Path) -> None:
     """As cron does it: five fields, then a line for sh; silent when all went well."""
     app(tmp_path)
     thumbnails(fresh, create=True)
-    (line,) = typed(block("README.md", "* * * * *"))
-    *when, command = line.split(maxsplit=5)
-    assert when == ["*"] * 5
+    (command,) = cron_commands(block("README.md", "* * * * *").text)
     terminal = Terminal(tmp_path, fresh)
     terminal.type("""runner enqueue resize_photo '{"path": "b.jpg"}'""")
-    result = terminal.type(f"cd / && {command.replace('/srv/app', str(tmp_path))}")
-    assert (result.stdout, result.stderr) == ("", "")
+    assert terminal.cron(f"cd / && {command.replace('/srv/app', str(tmp_path))}") == ""
     assert thumbnails(fresh) == ["b.jpg"]
+
+
+def test_the_crontab_of_the_page_on_moving(fresh: str, tmp_path: Path) -> None:
+    parts = [block("docs/migrating.md", text).text for text in ("Registry()", "def archive")]
+    (tmp_path / "tasks.py").write_text("\n\n".join(parts), "utf-8")
+    (tmp_path / "data").mkdir()
+    with psycopg.connect(fresh, autocommit=True) as conn:
+        conn.execute("create table archive (path text primary key, bytes bigint)")
+    crontab = block("docs/migrating.md", "15 3 * * *").text.replace("/srv/jobs", str(tmp_path))
+    for command in cron_commands(crontab):
+        assert Terminal(tmp_path, fresh).cron(command) == ""
+    assert (tmp_path / "data.tgz").exists()
