@@ -11,6 +11,7 @@ from ..errors import LeaseLost, TransactionMisuse
 from ..judge import Claim, Verdict
 from ..store import ending
 from ..store.connect import is_infrastructure
+from ..store.sending import Completion
 from ..store.tx import Tx
 from ..wire import Outcome, Token
 
@@ -55,12 +56,9 @@ class Session:
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
-        text = ending.completion(self.worker_id, claim.task_id, claim.fence, marker)
+        completion = Completion(self.worker_id, claim.task_id, claim.fence, marker)
         try:
-            if following is None or self.conn.traces:
-                self.conn.finish(text)
-            else:
-                self.conn.finish_and_begin(text, following)
+            self.conn.finish(completion, following)
         except psycopg.Error as error:
             if error.sqlstate == LEASE_LOST:
                 raise LeaseLost(str(error)) from error

@@ -38,17 +38,6 @@ def complete(
     return marker
 
 
-def completion(worker_id: UUID, task_id: int, fence: int, marker: str) -> bytes:
-    """Deletion and COMMIT in one string, for a connection to send as it is.
-
-    Numbers, a UUID and a marker of ours: nothing in it needs quoting.
-    """
-    return (_COMPLETION % (task_id, worker_id, fence, marker)).encode()
-
-
-_COMPLETION = query("complete_and_commit").as_string()
-
-
 def delete_done(conn: psycopg.Connection[Any], worker_id: UUID, done: Collection[Token]) -> int:
     """Delete tasks whose handlers are through and sent nothing; how many were still ours."""
     return conn.execute(query("delete_done"), _pairs(worker_id, done)).rowcount

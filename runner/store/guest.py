@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from .sending import Completion
 from .sql import query
 from .tx import Tx
 
@@ -55,11 +56,13 @@ class Guest(Tx):
             # The handler has ended the test's transaction, and begun one of its own.
             super().end(b"ROLLBACK")
 
-    def finish(self, text: bytes) -> None:
-        """Only for transactions of our own: there is a COMMIT in the string."""
+    def finish(self, completion: Completion, following: str | None = None) -> None:
+        """Only for transactions of our own: there is a COMMIT in it. As a string: what is prepared in
+        the session is the test's."""
         assert not self.nested
-        self._unended = False
-        super().finish(text)
+        self._unended = self.lent = False
+        self.send(completion.text)
+        self._autocommit = True
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left on this object. The session is the test's: it stays as it is."""

@@ -6,12 +6,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
-from psycopg import Pipeline, generators, pq
+from psycopg import Pipeline, pq
 from psycopg.abc import PQGen, Query
 from psycopg.rows import tuple_row
 
 from ..errors import TransactionMisuse
 from .connect import ensure_durable
+from .sending import Completion, Sending
 from .sql import query
 from .wording import ends_transaction, leaves_traces
 
@@ -44,7 +45,7 @@ class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
     """A handler's named cursor."""
 
 
-class Tx(psycopg.Connection[Any]):
+class Tx(Sending):
     """A psycopg connection whose transaction is the runner's.
 
     While it is lent to a handler, the transaction begins with the handler's first statement, blocks of
@@ -131,42 +132,27 @@ class Tx(psycopg.Connection[Any]):
                 self.wait(self._exec_command(command))
         self._autocommit = True
 
-    def begin_text(self, marker: str) -> bytes:
-        """What begins the transaction of another claim, to be sent behind a COMMIT of ours."""
-        return b"begin; " + _BEGIN.format(marker).encode()
-
     def drop_ahead(self) -> None:
         """End a transaction that was begun ahead and is not wanted."""
         if self.ahead:
             self.ahead = False
             self.send(b"rollback")
 
-    def finish_and_begin(self, text: bytes, marker: str) -> None:
-        """Send a string that ends the open transaction, and begins the one of the next claim: one round
-        trip less for that. Nothing of ours may be sent in between but through `_start_query`, which
-        ends it first."""
-        self.lent = False
-        self.send(text + b"; " + self.begin_text(marker))
-        self._marker = marker
-        self.ahead = self._autocommit = True
-        self.begun = False
+    def finish(self, completion: Completion, following: str | None = None) -> None:
+        """Complete and commit in one round trip, and be in autocommit mode again; `following` is the
+        marker of the claim whose transaction is begun on the same way.
 
-    def finish(self, text: bytes) -> None:
-        """Send a string that ends the open transaction, and be in autocommit mode again."""
+        Nothing of ours may be sent in that but through `_start_query`, which ends it first.
+        """
         self.lent = False
-        self.send(text)
+        if self.traces:  # and who knows what is left of our prepared statements
+            self.send(completion.text)
+            following = None
+        else:
+            self.send_prepared(completion.commands(following))
         self._autocommit = True
-
-    def send(self, text: bytes) -> None:
-        """Send a string of statements in one round trip; the first error in it is raised."""
-        with self.lock:
-            self.wait(self._sent(text))
-
-    def _sent(self, text: bytes) -> PQGen[None]:
-        self.pgconn.send_query(text)
-        for result in (yield from generators.execute(self.pgconn)):
-            if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-                raise psycopg.errors.error_from_result(result)
+        if following is not None:
+            self._marker, self.ahead, self.begun = following, True, False
 
     def begin_group(self, marker: str) -> None:
         """Begin a transaction for several handlers, each behind a savepoint."""
@@ -202,7 +188,7 @@ class Tx(psycopg.Connection[Any]):
         if self.traces or thorough:
             self.execute(query("reset_session"), prepare=False)
             ensure_durable(self)
-            self.traces = False
+            self.traces = self.has_prepared = False
 
     # -- while lent -------------------------------------------------------------------------------
 

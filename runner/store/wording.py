@@ -11,7 +11,7 @@ _ENDS_TRANSACTION = re.compile(
 )
 _LEAVES_TRACES = re.compile(
     r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
-    r"|load|do|prepare)\b",
+    r"|load|do|prepare|deallocate|discard)\b",
     re.IGNORECASE,
 )
 _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache

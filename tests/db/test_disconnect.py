@@ -139,9 +139,9 @@ def test_a_commit_without_an_answer(
     method = "end" if key else "finish"
     real = getattr(bench.conn, method)
 
-    def unanswered(text: bytes) -> None:
+    def unanswered(*args: Any) -> None:
         if arrived:
-            real(text)
+            real(*args)
         cut(bench)
         bench.conn.pgconn.finish()
         raise psycopg.OperationalError("the connection is lost")

@@ -11,9 +11,10 @@ unlisten *;
 close all;
 discard temp;
 select pg_advisory_unlock_all();
--- Those of PREPARE by a handler; psycopg's own are none of ours.
+-- Those of PREPARE by a handler, and ours, which are prepared anew; psycopg's are psycopg's.
 do $$ declare named text; begin
-    for named in select name from pg_prepared_statements where from_sql loop
+    for named in select name from pg_prepared_statements 
+        where from_sql or name like 'runner\_%' loop
         execute 'deallocate ' || quote_ident(named);
     end loop;
 end $$;
