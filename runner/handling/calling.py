@@ -31,12 +31,15 @@ class Calling:
         error: BaseException | None = None
         began = time.monotonic()
         try:
-            with self.interrupts.armed(task.limit_at):
+            try:
+                self.interrupts.arm(task.limit_at)
                 if self.hooks.around:
                     self._call_around(handler, conn, task)
                 else:
                     handler.run(conn, task)
-        except BaseException as raised:
+            finally:
+                self.interrupts.disarm()
+        except BaseException as raised:  # one that struck on the way to disarm as well
             error = raised
         if killed := self.state.restore(began):
             self.tell_killed(killed)

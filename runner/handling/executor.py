@@ -16,7 +16,7 @@ from .pace import BATCH_SECONDS, Pace
 from .session import Session
 from .telling import Telling
 
-THOROUGH_EVERY = 100  # tasks, after which the session is reset whatever has been seen
+THOROUGH_EVERY = 100  # tasks that used it, after which the session is reset whatever has been seen
 
 
 @dataclass
@@ -33,6 +33,7 @@ class Executor:
     done: list[Token] = field(default_factory=list)
     _next: Row | None = None
     _first_done_at: float = 0.0
+    _used: int = 0  # how often a handler has used the connection
 
     def work_through(self, rows: Sequence[Row]) -> None:
         """Begin every row that nobody takes back meanwhile; a stop gives the rest back."""
@@ -78,7 +79,7 @@ class Executor:
         else:
             self.telling.finished(claim, ended.outcome, seconds)
         self.telling.tell(task, ended, seconds)
-        self.tidy()
+        self.tidy(used=not ended.done)
 
     def _following(self) -> str | None:
         """The marker of the row that comes next, which is ours to begin from now on; None where its
@@ -90,10 +91,10 @@ class Executor:
             return None
         return marker_of(self._next.claim)
 
-    def tidy(self) -> None:
-        """Undo what handlers left in the session."""
-        thorough = self.telling.started % THOROUGH_EVERY == 0
-        self.session.conn.restore(thorough=thorough)
+    def tidy(self, *, used: bool) -> None:
+        """Undo what a handler left on the connection, and in the session where it used that."""
+        self._used += used
+        self.session.conn.restore(thorough=used and self._used % THOROUGH_EVERY == 0)
 
     def _run_group(self, handler: Handler, first: Row) -> Row | None:
         """Run a group; the first row that is to run by itself, not begun."""
@@ -102,7 +103,7 @@ class Executor:
         row = group.run(first, self.handoff.next)
         seconds = time.monotonic() - began
         self.pace.took(handler.name, seconds / max(1, len(group.members)))
-        self.tidy()
+        self.tidy(used=True)
         return row
 
     # -- deletions that travel together -----------------------------------------------------------

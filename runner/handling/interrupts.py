@@ -1,8 +1,6 @@
 """SIGTERM to a worker, turned into an exception inside the handler, at most once an attempt."""
 
-import contextlib
 import signal
-from collections.abc import Callable, Iterator
 
 from ..clock import now
 from ..errors import Stopped, TimeLimit
@@ -32,16 +30,15 @@ class Interrupts:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    @contextlib.contextmanager
-    def armed(self, limit_at: float | None) -> Iterator[None]:
-        """The handler runs inside; `limit_at` tells a time limit from a stop."""
+    def arm(self, limit_at: float | None) -> None:
+        """A handler runs from now on; `limit_at` tells a time limit from a stop."""
         self._limit_at = limit_at
         self.raised = None
         self._armed = True
-        try:
-            yield
-        finally:
-            self._armed = False
+
+    def disarm(self) -> None:
+        """It is over."""
+        self._armed = False
 
     def _trap(self, number: int, frame: object) -> None:
         if not self._armed:
@@ -51,6 +48,3 @@ class Interrupts:
         over = self._limit_at is not None and now() >= self._limit_at
         self.raised = TimeLimit if over else Stopped
         raise self.raised("time limit" if over else "the fleet is stopping")
-
-
-Interrupting = Callable[[float | None], contextlib.AbstractContextManager[None]]

@@ -12,7 +12,7 @@ from ..config import FleetConfig
 from ..logpipe import LogPipe
 from ..seat import Seat
 from ..store.connect import connect
-from ..store.tx import Tx
+from ..store.tx import SETTINGS, Tx
 from ..store.workers import Identity, register_worker
 
 FIRST_SECONDS, CAP_SECONDS = 0.1, 5.0
@@ -40,6 +40,7 @@ def connection(
                 config.dsn,
                 f"worker {seat.slot}",
                 statement_seconds=config.claim_seconds,
+                more=SETTINGS,
                 factory=Tx,
             )
         except psycopg.Error as error:

@@ -6,13 +6,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import kernel
 
 # What `signal` wraps: its enums cost ten times the look itself, at every task.
-_getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
+_signal = importlib.import_module("_signal")
+_getsignal: Callable[[int], Any] = _signal.getsignal
+_sigmask: Callable[[int, Iterable[int]], Any] = _signal.pthread_sigmask
 
 QUICK_SECONDS = 0.001  # after a task as short as this only what is likely is looked at …
 THOROUGH_EVERY = 100  # … but for every so many of them
@@ -64,7 +66,7 @@ class ProcessState:
             handler = self._handlers[number]
             if handler is not None and _getsignal(number) is not handler:
                 signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        _sigmask(signal.SIG_SETMASK, ())
 
     def _kill_descendants(self) -> int:
         # The worker is a subreaper, so orphans of its descendants are its children, too. Killing one

@@ -1,5 +1,6 @@
 """Claiming: which kinds to look at, from where, and the one statement that takes tasks."""
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from ..judge import Claim
 from ..places import NOBODY_KNOWS, STRATUM_SECONDS, Kind, Places, Snapshot
 from ..task import Report, Task, no_progress
 from ..wire import Token
+from .arrays import numbers, texts
 from .sql import query
 
 
@@ -38,7 +40,7 @@ class Row:
     task_id: int
     queue: str
     task_type: str
-    params: Any
+    params: str  # JSON, read when the handler starts
     priority: int
     shuffle: float
     attempt: int
@@ -66,7 +68,7 @@ class Row:
         return Task(
             self.task_id,
             self.task_type,
-            self.params,
+            json.loads(self.params),
             self.queue,
             self.attempt,
             self.max_attempts,
@@ -161,18 +163,19 @@ def claim(
     kinds = places.of
     values = {
         "worker_id": worker_id,
-        "ats": [place.at for place in kinds.values()],
-        "marks": [place.mark for place in kinds.values()],
-        "wanted": [wanted(kind.task_type) for kind in kinds],
-        "done": [token.task_id for token in done],
-        "done_fences": [token.fence for token in done],
-        "known": list(most),
-        "most": list(most.values()),
+        "ats": numbers(place.at for place in kinds.values()),
+        "marks": numbers(place.mark for place in kinds.values()),
+        "wanted": numbers(wanted(kind.task_type) for kind in kinds),
+        "most": numbers(most[kind.task_type] for kind in kinds),
+        "done": numbers(token.task_id for token in done),
+        "done_fences": numbers(token.fence for token in done),
         "fair": fair,
         "last_lap": 2 if full else 1,
         "failed_before": bounds.failed_before,
         "created_before": bounds.created_before,
-        **_arrays(kinds),
+        "queues": texts(kind.queue for kind in kinds),
+        "types": texts(kind.task_type for kind in kinds),
+        "priorities": numbers(kind.priority for kind in kinds),
     }
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(statement, values, prepare=True).fetchall()

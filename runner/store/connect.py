@@ -4,6 +4,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,6 +18,7 @@ from .sql import query
 
 OLDEST_SERVER = 140000
 CONNECT_RETRY_SECONDS = 0.5
+NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 _URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
 _ANY_URL = re.compile(r"^[a-z][a-z0-9+.-]*://")
@@ -89,9 +91,15 @@ def describe(url: str) -> str:
     return f"{user}{host}{port}/{parts.get('dbname', '')}"
 
 
-def conninfo(url: str, role: str, *, statement_seconds: float = STATEMENT_SECONDS) -> str:
-    """The connection string of a process of ours: bounds in the startup options, so that RESET
-    returns to them."""
+def conninfo(
+    url: str,
+    role: str,
+    *,
+    statement_seconds: float = STATEMENT_SECONDS,
+    more: Mapping[str, Any] = NOTHING_MORE,
+) -> str:
+    """The connection string of a process of ours: bounds, and `more` settings, in the startup options,
+    so that RESET returns to them."""
     parts = parse(url)
     settings = {
         "statement_timeout": _ms(statement_seconds),
@@ -100,6 +108,7 @@ def conninfo(url: str, role: str, *, statement_seconds: float = STATEMENT_SECOND
         "client_connection_check_interval": _ms(1),
         "default_transaction_isolation": r"read\ committed",
         "default_transaction_read_only": "off",
+        **more,
     }
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     ours = {
@@ -120,11 +129,12 @@ def connect(
     role: str,
     *,
     statement_seconds: float = STATEMENT_SECONDS,
+    more: Mapping[str, Any] = NOTHING_MORE,
     factory: type[_Connection] = psycopg.Connection,  # type: ignore[assignment]
 ) -> _Connection:
     """A connection in autocommit mode, bounded in every statement; psycopg.Error when it fails."""
     connection = factory.connect(
-        conninfo(url, role, statement_seconds=statement_seconds), autocommit=True
+        conninfo(url, role, statement_seconds=statement_seconds, more=more), autocommit=True
     )
     try:
         if connection.info.server_version < OLDEST_SERVER:

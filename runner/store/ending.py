@@ -11,6 +11,7 @@ from psycopg.rows import namedtuple_row, tuple_row
 from ..errors import LeaseLost
 from ..judge import Claim, Verdict
 from ..wire import Token
+from .arrays import numbers
 from .sql import query
 
 
@@ -66,8 +67,8 @@ def hand_back(conn: psycopg.Connection[Any], worker_id: UUID, tokens: Collection
 def _pairs(worker_id: UUID, tokens: Collection[Token]) -> dict[str, Any]:
     return {
         "worker_id": worker_id,
-        "done": [token.task_id for token in tokens],
-        "done_fences": [token.fence for token in tokens],
+        "done": numbers(token.task_id for token in tokens),
+        "done_fences": numbers(token.fence for token in tokens),
     }
 
 

@@ -22,8 +22,12 @@ _RV = TypeVar("_RV")
 # because a BEGIN is a round trip anyway. The marker is gone when the transaction is.
 _BEGIN = (
     "set local statement_timeout = 0; set local lock_timeout = 0;"
-    " set local idle_in_transaction_session_timeout = 0; set local runner.claim = '{}'"
+    " set local idle_in_transaction_session_timeout = 0; set local plan_cache_mode = auto;"
+    " set local runner.claim = '{}'"
 )
+# Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
+# left to itself.
+SETTINGS = {"plan_cache_mode": "force_generic_plan"}
 SAVEPOINT = b"runner_task"
 
 

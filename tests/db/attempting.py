@@ -60,15 +60,7 @@ class Bench:
         found = self.claimer.take(full=True)
         assert found is not None
         self.claim = found.claim
-        self.task = Task(
-            found.task_id,
-            found.task_type,
-            found.params,
-            attempt=found.attempt,
-            max_attempts=found.max_attempts,
-            key=found.idempotency_key,
-            fence=found.fence,
-        )
+        self.task = found.task(None)
         return found
 
     def run(

@@ -19,7 +19,7 @@ def test_a_claim_writes_who_and_when(db: Connection) -> None:
     (task,) = add(db, params='{"a": [1]}')
     found = Claimer(db, "t").take()
     assert found is not None
-    assert (found.task_id, found.params, found.attempt) == (task, {"a": [1]}, 1)
+    assert (found.task_id, found.task(None).params, found.attempt) == (task, {"a": [1]}, 1)
     stored = row(db, task)
     assert (stored.state, stored.attempt, stored.fence) == ("running", 1, found.fence)
     assert stored.lease_owner == one(db, "select worker_id from runner.worker")

@@ -78,38 +78,42 @@ from (values (1)) as always left join kind k on true;
 -- and so either waits for this claim and finds its tasks, or makes it claim nothing.
 --
 -- `gone`: tasks whose handlers are through and never touched the connection are deleted on the way, each
--- under its own fence. Whether we are still alive does not matter to them, only whether they are ours.
+-- under its own fence, by one probe of the primary key for each. Whether we are still alive does not
+-- matter to them, only whether they are ours.
 with gone as (
     delete from runner.task t
-    where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s
-      and t.state = 'running'
-      and (t.task_id, t.fence) in (
-        select d.task_id, d.fence
-        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence))
+    where t.ctid = any (array(
+        select ours.at
+        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
+        cross join lateral (
+            select r.ctid as at from runner.task r
+            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+      and t.lease_owner = %(worker_id)s and t.state = 'running'
     returning t.task_id
 ), me as materialized (
     select worker_id from runner.worker
     where worker_id = %(worker_id)s and lease_until > clock_timestamp()
     for key share
 ), kind as (
-    select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted,
+    select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted, k.most,
            case when %(fair)s then 0 else {rank} end as rank, random() as draw
     from me, unnest(%(queues)s::text[], %(types)s::text[], %(priorities)s::smallint[],
-                    %(ats)s::float8[], %(marks)s::float8[], %(wanted)s::int[])
-             as k(queue, task_type, priority, at, mark, wanted)
+                    %(ats)s::float8[], %(marks)s::float8[], %(wanted)s::int[],
+                    %(most)s::int[])
+             as k(queue, task_type, priority, at, mark, wanted, most)
     where not exists (
         select from runner.pause p
         where (p.queue is null or p.queue = k.queue)
           and (p.task_type is null or p.task_type = k.task_type)
           and (p.until is null or p.until > clock_timestamp()))
 ), span as (
-    select k.queue, k.task_type, k.priority, k.wanted,
+    select k.queue, k.task_type, k.priority, k.wanted, k.most,
            case lap when 0 then k.at when 1 then k.mark else '-infinity' end as low,
            case lap when 0 then 'infinity' when 1 then k.at else k.mark end as high
     from kind k cross join generate_series(0, %(last_lap)s::int) as lap
     order by k.rank, k.draw, lap
 ), picked as materialized (
-    select found.task_ids
+    select found.task_ids, s.most
     from span s cross join lateral (
         select array_agg(row.task_id) as task_ids
         from (select t.task_id from runner.task t
@@ -126,12 +130,9 @@ with gone as (
     set state = 'running', attempt = t.attempt + 1, lease_owner = %(worker_id)s,
         fence = greatest(t.fence + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
         claimed_at = clock_timestamp(),
-        max_attempts = coalesce(t.max_attempts, (
-            select greatest(m.most, t.attempt + 1)
-            from unnest(%(known)s::text[], %(most)s::int[]) as m(task_type, most)
-            where m.task_type = t.task_type limit 1), greatest(5, t.attempt + 1))
+        max_attempts = coalesce(t.max_attempts, greatest((select most from picked), t.attempt + 1))
     where t.task_id = any (array(select unnest(task_ids) from picked))
-    returning t.task_id, t.queue, t.task_type, t.params, t.priority, t.shuffle, t.attempt,
+    returning t.task_id, t.queue, t.task_type, t.params::text, t.priority, t.shuffle, t.attempt,
               t.max_attempts, t.released, t.fence, t.solo, t.idempotency_key,
               greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at
 )

@@ -25,23 +25,33 @@ begin;
 -- … unbounded, as a handler's own time limit is its bound, and with the marker of that claim.
 select set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
        set_config('idle_in_transaction_session_timeout', '0', true),
+       set_config('plan_cache_mode', 'auto', true),
        set_config('runner.claim', $1, true);
 
 -- name: delete_done
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
+--
+-- One probe of the primary key a task, by any plan: a plain join is estimated at one row, and compares
+-- each with each.
 delete from runner.task t
-where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
-  and (t.task_id, t.fence) in (
-    select d.task_id, d.fence
-    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence));
+where t.ctid = any (array(
+        select ours.at
+        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
+        cross join lateral (
+            select r.ctid as at from runner.task r
+            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+  and t.lease_owner = %(worker_id)s and t.state = 'running';
 
 -- name: complete_group
 -- Deletes the tasks of a group in the transaction that they share, each under its own fence.
 delete from runner.task t
-where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
-  and (t.task_id, t.fence) in (
-    select d.task_id, d.fence
-    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence))
+where t.ctid = any (array(
+        select ours.at
+        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
+        cross join lateral (
+            select r.ctid as at from runner.task r
+            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+  and t.lease_owner = %(worker_id)s and t.state = 'running'
 returning current_setting('runner.claim', true);
 
 -- name: hand_back
@@ -49,10 +59,13 @@ returning current_setting('runner.claim', true);
 update runner.task t
 set state = 'ready', attempt = t.attempt - 1, lease_owner = null, claimed_at = null,
     shuffle = runner.shuffle()
-where t.task_id = any (%(done)s::bigint[]) and t.lease_owner = %(worker_id)s and t.state = 'running'
-  and (t.task_id, t.fence) in (
-    select d.task_id, d.fence
-    from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence));
+where t.ctid = any (array(
+        select ours.at
+        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
+        cross join lateral (
+            select r.ctid as at from runner.task r
+            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+  and t.lease_owner = %(worker_id)s and t.state = 'running';
 
 -- name: leave_receipt
 -- Remembers the key of the task just completed; no row when somebody completed it before.
