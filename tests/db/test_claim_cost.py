@@ -56,7 +56,6 @@ class Backlog:
             "priorities": [kind.priority for kind in self.kinds],
             "ats": [place.at for place in places.of.values()],
             "marks": [place.mark for place in places.of.values()],
-            "known": [kind.task_type for kind in self.kinds],
             "most": [5 for _ in self.kinds],
             "wanted": [wanted for _ in self.kinds],
             "done": [],
