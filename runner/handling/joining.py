@@ -12,7 +12,8 @@ from ..config import FleetConfig
 from ..logpipe import LogPipe
 from ..seat import Seat
 from ..store.connect import connect
-from ..store.tx import SETTINGS, Tx
+from ..store.sending import SETTINGS
+from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
 
 FIRST_SECONDS, CAP_SECONDS = 0.1, 5.0

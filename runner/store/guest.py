@@ -17,6 +17,8 @@ class Guest(Tx):
     savepoint in it; otherwise they are real ones.
     """
 
+    ours = False
+
     def __init__(self, host: psycopg.Connection[Any]) -> None:
         pgconn = host.pgconn
         self._hosts_handlers = (pgconn.notice_handler, pgconn.notify_handler)
@@ -57,12 +59,10 @@ class Guest(Tx):
             super().end(b"ROLLBACK")
 
     def finish(self, completion: Completion, following: str | None = None) -> None:
-        """Only for transactions of our own: there is a COMMIT in it. As a string: what is prepared in
-        the session is the test's."""
+        """Only for transactions of our own: there is a COMMIT in it."""
         assert not self.nested
-        self._unended = self.lent = False
-        self.send(completion.text)
-        self._autocommit = True
+        self._unended = False
+        super().finish(completion, following)
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left on this object. The session is the test's: it stays as it is."""

@@ -1,4 +1,9 @@
-"""Sending statements of ours as cheaply as libpq can, past psycopg's cursors."""
+"""Sending statements of ours as cheaply as libpq can, past psycopg's cursors.
+
+Our own statements are bounded by the timeouts in the startup options; a handler's statements and pauses
+are bounded by its own time limit instead. Where the session is ours, the timeouts are off from the first
+handler of a batch that uses the connection until our next statement; otherwise by SET LOCAL.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,14 +17,28 @@ from .sql import query
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 TEXT = query("complete_and_commit").as_string()
+PREPARE = query("prepare_complete").as_string().encode()
 
-# What completions are made of, by the name under which a session prepares it.
-PREPARED = {
-    name: query(name.decode()).as_string().rstrip().rstrip(";").encode()
-    for name in (b"runner_complete", b"runner_commit", b"runner_begin", b"runner_mark")
-}
+# Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
+# left to itself.
+SETTINGS = {"plan_cache_mode": "force_generic_plan"}
+FREE = (
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("plan_cache_mode", "auto"),
+)
+SET = [f"set {name} = {value}".encode() for name, value in FREE]
+SET_LOCAL = [f"set local {name} = {value}".encode() for name, value in FREE]
+RESET = [f"reset {name}".encode() for name, _ in FREE]
+MARK = "set local runner.claim = '{}'"  # gone when the transaction is
 
-Command = tuple[bytes, Sequence[bytes]]  # the name of a prepared statement, and its parameters
+SYNC = b""  # what is before it is committed, where no transaction is open
+COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
+
+Command = (
+    bytes | tuple[bytes, Sequence[bytes]]
+)  # a text; or a prepared statement and its parameters
 
 
 class Completion(NamedTuple):
@@ -35,20 +54,20 @@ class Completion(NamedTuple):
         """As one string. Numbers, a UUID and a marker of ours: nothing in it needs quoting."""
         return (TEXT % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
 
-    def commands(self, following: str | None) -> list[Command]:
-        """As prepared statements; with those that begin the transaction of the claim that follows."""
+    @property
+    def commands(self) -> list[Command]:
+        """As commands that travel together."""
         task, fence = b"%d" % self.task_id, b"%d" % self.fence
         values = (task, str(self.worker_id).encode(), fence, self.marker.encode())
-        commands: list[Command] = [(b"runner_complete", values), (b"runner_commit", ())]
-        if following is not None:
-            commands += [(b"runner_begin", ()), (b"runner_mark", (following.encode(),))]
-        return commands
+        return [(COMPLETE, values), b"commit"]
 
 
 class Sending(psycopg.Connection[Any]):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
 
-    has_prepared = False  # the session has what PREPARED says
+    ours = True  # the session: what is set and prepared in it is for later, too
+    has_prepared = False
+    free = False  # the session's timeouts are off
 
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
@@ -61,41 +80,73 @@ class Sending(psycopg.Connection[Any]):
             if result.status not in GOOD:
                 raise psycopg.errors.error_from_result(result)
 
-    def send_prepared(self, commands: Sequence[Command]) -> None:
-        """Send these one behind the other; behind one that fails none is executed, and it is raised.
+    def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
+        """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
+        mark = MARK.format(marker).encode()
+        if not self.ours:
+            yield from self._sent(b"; ".join([begin, *SET_LOCAL, mark]))
+        elif self.free:
+            yield from self._sent(b"; ".join([begin, mark]))
+        else:
+            # The settings before a SYNC of their own: the handler's ROLLBACK must not take them back.
+            yield from self._sent_commands([*SET, SYNC, begin, mark])
+            self.free = True
+
+    def _bounded(self) -> PQGen[None]:
+        """Our timeouts hold again."""
+        if self.free:
+            yield from self._sent(b"; ".join(RESET))
+            self.free = False
+
+    def send_completion(self, completion: Completion, following: str | None) -> None:
+        """Complete and commit, and begin the transaction of the claim that `following` marks; without
+        one, put our timeouts back."""
+        commands = completion.commands
+        if following is not None:
+            commands += [b"begin", MARK.format(following).encode()]
+        elif self.free:
+            commands += [SYNC, *RESET]
+        with self.lock:
+            self.wait(self._sent_commands(commands))
+        self.free = following is not None
+
+    def _sent_commands(self, commands: Sequence[Command]) -> PQGen[None]:
+        """Send these one behind the other; behind one that fails none is executed up to the next
+        SYNC, and it is raised.
 
         libpq's pipeline mode by hand: no parsing and planning in the server, and none of the round
         trips and Python of psycopg's own.
         """
-        with self.lock:
-            self.wait(self._sent_prepared(commands))
-
-    def _sent_prepared(self, commands: Sequence[Command]) -> PQGen[None]:
+        if not self.has_prepared:  # by itself: it is there whatever becomes of the others
+            yield from self._sent(PREPARE)
+            self.has_prepared = True
         pgconn = self.pgconn
         pgconn.enter_pipeline_mode()
         try:
-            if not self.has_prepared:
-                for name, text in PREPARED.items():
-                    pgconn.send_prepare(name, text)
-            for name, values in commands:
-                pgconn.send_query_prepared(name, values)
+            for command in commands:
+                if command is SYNC:
+                    pgconn.pipeline_sync()
+                elif isinstance(command, tuple):
+                    pgconn.send_query_prepared(*command)
+                else:
+                    pgconn.send_query_params(command, None)
             pgconn.pipeline_sync()
-            failed = yield from self._first_failure()
+            failed = yield from self._first_failure(1 + commands.count(SYNC))
         finally:
             if pgconn.status == pq.ConnStatus.OK:
                 pgconn.exit_pipeline_mode()
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
-        self.has_prepared = True
 
-    def _first_failure(self) -> PQGen[pq.abc.PGresult | None]:
+    def _first_failure(self, syncs: int) -> PQGen[pq.abc.PGresult | None]:
         """Read all there is to the end; the first result that is none."""
         failed = None
-        while True:
+        while syncs:
             result = yield from generators.fetch(self.pgconn)
             if result is None:
                 continue
             if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                return failed
-            if result.status not in GOOD and failed is None:
+                syncs -= 1
+            elif result.status not in GOOD and failed is None:
                 failed = result
+        return failed

@@ -18,16 +18,6 @@ from .wording import ends_transaction, leaves_traces
 
 _RV = TypeVar("_RV")
 
-# A handler's statements and pauses are bounded by its own time limit, not by our timeouts. One string,
-# because a BEGIN is a round trip anyway. The marker is gone when the transaction is.
-_BEGIN = (
-    "set local statement_timeout = 0; set local lock_timeout = 0;"
-    " set local idle_in_transaction_session_timeout = 0; set local plan_cache_mode = auto;"
-    " set local runner.claim = '{}'"
-)
-# Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
-# left to itself.
-SETTINGS = {"plan_cache_mode": "force_generic_plan"}
 SAVEPOINT = b"runner_task"
 
 
@@ -149,11 +139,11 @@ class Tx(Sending):
         Nothing of ours may be sent in that but through `_start_query`, which ends it first.
         """
         self.lent = False
-        if self.traces:  # and who knows what is left of our prepared statements
+        if self.ours and not self.traces:  # else who knows what is left of our prepared statements
+            self.send_completion(completion, following)
+        else:
             self.send(completion.text)
             following = None
-        else:
-            self.send_prepared(completion.commands(following))
         self._autocommit = True
         if following is not None:
             self._marker, self.ahead, self.begun = following, True, False
@@ -192,7 +182,7 @@ class Tx(Sending):
         if self.traces or thorough:
             self.execute(query("reset_session"), prepare=False)
             ensure_durable(self)
-            self.traces = self.has_prepared = False
+            self.traces = self.has_prepared = self.free = False
 
     # -- while lent -------------------------------------------------------------------------------
 
@@ -208,17 +198,18 @@ class Tx(Sending):
             self.ahead = False
             if self.lent:
                 self.begun = True
-            else:
-                yield from self._sent(b"rollback")
+                return
+            yield from self._sent(b"rollback")
+        if self.open:
             return
-        if self._autocommit or self.open:
+        if self._autocommit:
+            yield from self._bounded()  # it is one of ours
             return
         if self.begun:
             # Begun again, it would pass for the one that the handler has ended, effect and all.
             _refuse("ending the transaction")
         self.begun = True
-        begin = super()._get_tx_start_command() + b"; " + _BEGIN.format(self._marker).encode()
-        yield from self._sent(begin)
+        yield from self._begun(super()._get_tx_start_command(), self._marker)
 
     def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
         """psycopg's, closed to threads that outlived the handler that started them."""

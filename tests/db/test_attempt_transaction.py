@@ -268,3 +268,63 @@ class TestInterrupts:
 
     def test_a_time_limit_raised_by_the_handler_itself(self, bench: Bench) -> None:
         assert "TimeLimit" in failed(bench, raises(TimeLimit("theirs")), "time limit")
+
+
+LIMITS = (
+    "select current_setting('statement_timeout'), current_setting('lock_timeout'),"
+    " current_setting('idle_in_transaction_session_timeout'), current_setting('plan_cache_mode')"
+)
+FREE = ("0", "0", "0", "auto")
+
+
+class TestTheLimits:
+    """Handlers are bounded by their own time limit, our statements by our timeouts."""
+
+    @pytest.mark.parametrize("ours", [True, False], ids=["session", "shared session"])
+    @pytest.mark.parametrize("error", [None, ValueError("no")], ids=["good", "failing"])
+    def test_off_in_handlers_and_on_between_them(
+        self, bench: Bench, ours: bool, error: Exception | None
+    ) -> None:
+        bench.conn.ours = ours
+        seen = []
+
+        def handler(tx: Tx, task: Task) -> None:
+            seen.append(tx.execute(LIMITS).fetchone())
+            if error is not None:
+                raise error
+
+        before = bench.conn.execute(LIMITS).fetchone()
+        assert before is not None and "0" not in before
+        for _ in range(3):
+            bench.run(handler)
+            assert bench.conn.execute(LIMITS).fetchone() == before
+        assert seen == [FREE] * 3
+
+    def test_a_handler_that_takes_its_transaction_back(self, bench: Bench) -> None:
+        def handler(tx: Tx, task: Task) -> None:
+            tx.execute("savepoint mine")
+            tx.execute("rollback to mine")
+            assert tx.execute(LIMITS).fetchone() == FREE
+
+        assert bench.run(handler) == (Outcome.OK, None)
+
+    @pytest.mark.parametrize("text", ["deallocate all", "deallocate runner_complete"])
+    def test_a_handler_that_forgets_what_is_prepared(self, bench: Bench, text: str) -> None:
+        assert bench.run(good) == (Outcome.OK, None)  # from now on it is there
+
+        def handler(tx: Tx, task: Task) -> None:
+            tx.execute(INSERT)
+            tx.execute(text)
+
+        for each in (handler, good, handler, good, good):
+            assert bench.run(each) == (Outcome.OK, None)
+        assert effects(bench.db) == 6
+
+    def test_the_first_completion_is_refused_and_the_second_is_not(self, bench: Bench) -> None:
+        def robbed(tx: Tx, task: Task) -> None:
+            tx.execute(INSERT)
+            bench.db.execute("update runner.task set fence = fence + 1")
+
+        assert bench.run(robbed)[0] is Outcome.LOST
+        assert bench.run(good) == (Outcome.OK, None)
+        assert effects(bench.db) == 1

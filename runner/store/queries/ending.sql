@@ -9,24 +9,9 @@ returning current_setting('runner.claim', true);
 -- The same with the COMMIT behind it, in one string and so one round trip; an error skips the COMMIT.
 select runner.complete(%d, '%s', %d, '%s'); commit;
 
--- name: runner_complete
--- The same as prepared statements that travel together: this one …
-select runner.complete($1, $2, $3, $4);
-
--- name: runner_commit
--- … and this, …
-commit;
-
--- name: runner_begin
--- … and those that begin the transaction of the next claim: …
-begin;
-
--- name: runner_mark
--- … unbounded, as a handler's own time limit is its bound, and with the marker of that claim.
-select set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true),
-       set_config('idle_in_transaction_session_timeout', '0', true),
-       set_config('plan_cache_mode', 'auto', true),
-       set_config('runner.claim', $1, true);
+-- name: prepare_complete
+-- The same with nothing to parse and plan at each task.
+prepare runner_complete (bigint, uuid, bigint, text) as select runner.complete($1, $2, $3, $4);
 
 -- name: delete_done
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.

@@ -11,10 +11,9 @@ unlisten *;
 close all;
 discard temp;
 select pg_advisory_unlock_all();
--- Those of PREPARE by a handler, and ours, which are prepared anew; psycopg's are psycopg's.
+-- Those of PREPARE, by a handler or by us, who do so anew; those of psycopg are psycopg's own.
 do $$ declare named text; begin
-    for named in select name from pg_prepared_statements 
-        where from_sql or name like 'runner\_%' loop
+    for named in select name from pg_prepared_statements where from_sql loop
         execute 'deallocate ' || quote_ident(named);
     end loop;
 end $$;
