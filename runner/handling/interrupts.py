@@ -1,5 +1,6 @@
 """SIGTERM to a worker, turned into an exception inside the handler, at most once an attempt."""
 
+import contextlib
 import signal
 
 from ..clock import now
