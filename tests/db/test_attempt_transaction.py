@@ -294,7 +294,8 @@ class TestTheLimits:
                 raise error
 
         before = bench.conn.execute(LIMITS).fetchone()
-        assert before is not None and "0" not in before
+        assert before is not None
+        assert "0" not in before
         for _ in range(3):
             bench.run(handler)
             assert bench.conn.execute(LIMITS).fetchone() == before
