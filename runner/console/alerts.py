@@ -22,7 +22,8 @@ class Alert(NamedTuple):
 
 def alerts(scene: Scene, now: float) -> list[Alert]:
     """All there are."""
-    return [*_of_database(scene, now), *_of_fleet(scene, now), *_of_tasks(scene, now)]
+    found = [*_of_database(scene, now), *_of_fleet(scene, now), *_of_tasks(scene, now)]
+    return sorted(found, key=lambda one: one.style != BAD)
 
 
 def _of_database(scene: Scene, now: float) -> Iterator[Alert]:

@@ -5,32 +5,27 @@ by a child. Whatever fails in drawing ends the live view, not the process: log l
 """
 
 import contextlib
-import json
 import os
 import select
 import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
 
-from .. import kernel
 from ..clock import now
-from ..loglines import LogReader, as_text
+from ..loglines import as_text
 from ..terminal import Terminal, speaks_unicode
 from ..text import error_text
-from ..wire import EventWriter, Kind, Order, unpack_orders
+from ..wire import Kind, Order
 from .display import Display
+from .fleet import Fleet
+from .intake import take_answer, take_feed, take_trouble
 from .keys import Keys
 from .scene import Scene
-from .snapshot import counters, snapshot_of
+from .snapshot import Record
 from .source import Source
 from .state import Circumstances, Deed, State, press
 from .view import render
-
-Record = dict[str, Any]
 
 KEPT_LINES = 1000
 LAST_LINES = 30  # of the log, that stay on the terminal after the view
@@ -38,28 +33,8 @@ DRAW_SECONDS = 0.1  # at least, between two frames that nobody's key asked for
 TICK_SECONDS = 0.25  # how often ages on the screen move on, and the foreground is looked at
 ESCAPE_SECONDS = 0.05
 LEAVE_SECONDS = 1.0
-LARGEST_FEED = 1 << 19
-ALIVE_SECONDS = 2.0
 MOST_FAILURES = 3
 TROUBLE_SECONDS = 3.0  # without an answer from the database
-
-
-@dataclass
-class Fleet:
-    """The fleet whose console this is: what its parent sends, and how it is stopped."""
-
-    feed: socket.socket
-    log: LogReader
-    format: Callable[[Record], str]
-    control: int
-    events: EventWriter
-    parent: int  # pid
-    grace_seconds: float
-
-    def orders(self) -> list[Order]:
-        """What the parent has said; STOP as well when it is gone."""
-        data = os.read(self.control, 4096)
-        return [one[0] for one in unpack_orders(data)] if data else [Order.STOP]
 
 
 class App:
@@ -77,7 +52,6 @@ class App:
         self.suspended = False
         self.failures = 0  # of the view; with one of them, only log lines go on
         self._ready: list[int] = []
-        self._alive_at = 0.0
         self._held_at = 0.0
         self._unicode = speaks_unicode()
         self._look_at = 0.0
@@ -185,7 +159,7 @@ class App:
             self.read_orders()
             self.read_feed()
             self.read_log()
-            self.say_alive()
+            self.fleet.say_alive()
         if self.display.on:
             self.read_keys()
 
@@ -215,13 +189,6 @@ class App:
                 self.fleet.events.send(Kind.SUSPENDED)
             elif order is Order.RESUME:
                 self.suspended = False
-
-    def say_alive(self) -> None:
-        """Now and then."""
-        assert self.fleet is not None
-        if now() - self._alive_at > ALIVE_SECONDS:
-            self._alive_at = now()
-            self.fleet.events.send(Kind.ALIVE)
 
     def read_keys(self) -> None:
         """Each key changes the state, and may lead to a deed."""
@@ -255,81 +222,29 @@ class App:
         if deed.verb == "leave":
             self.over = True
         elif deed.verb == "stop":
-            if self.fleet is not None and os.getppid() == self.fleet.parent:
-                os.kill(self.fleet.parent, signal.SIGTERM)
+            if self.fleet is not None:
+                self.fleet.stop()
         else:
             self.source.ask({"ask": deed.verb} | deed.values)
 
     # -- what comes in ----------------------------------------------------------------------------
 
     def read_answers(self) -> None:
-        """What the database said, or why it does not."""
+        """What the database said, or that it does not answer."""
         for answer in self.source.answers():
-            self._take(answer)
+            self._stale = True
+            if take_answer(self.scene, answer, now()):
+                self._look_at = 0.0
         since = self.source.silent_since
         if since is not None and now() - since > TROUBLE_SECONDS and not self.scene.trouble:
-            self._trouble("it does not answer", since)
-
-    def _take(self, answer: Record) -> None:
-        scene, at = self.scene, now()
-        if "trouble" in answer:
-            if not answer.get("kept"):
-                self._trouble(answer["trouble"], at)
-            else:  # what was asked failed; the connection is well
-                scene.state = scene.state.noting(answer["trouble"], at)
-            return
-        scene.trouble = None
-        self._stale = True
-        if "said" in answer:
-            scene.state = scene.state.noting(answer["said"], at)
-            self._look_at = 0.0
-        elif "details" in answer:
-            scene.state = replace(scene.state, details=answer["details"], scroll=0)
-        elif "look" in answer and not scene.state.paused:
-            scene.snapshot = snapshot_of(answer["look"])
-            scene.database = answer["look"]["where"]
-            if not self._all_ours():
-                scene.meter.add(scene.snapshot.taken_at, counters(scene.snapshot), in_steps=True)
-
-    def _trouble(self, why: str, since: float) -> None:
-        if not self.scene.trouble:
-            self.scene.trouble_since = since
-        self.scene.trouble = why
-        self._stale = True
-
-    def _all_ours(self) -> bool:
-        """Whether the parent's counts are everybody's."""
-        if self.scene.fleet is None:
-            return False
-        pids = {one["pid"] for one in self.scene.fleet["workers"]}
-        seen = self.scene.snapshot.status["workers"] if self.scene.snapshot else ()
-        return all(
-            one["host"] == self.scene.host and one["pid"] in pids
-            for one in seen
-            if one["state"] != "expired"
-        )
+            take_trouble(self.scene, "it does not answer", since)
 
     def read_feed(self) -> None:
         """The newest message of the parent."""
         assert self.fleet is not None
-        newest = None
-        with contextlib.suppress(OSError):
-            while data := self.fleet.feed.recv(LARGEST_FEED):
-                newest = data
-        if newest is None or self.scene.state.paused:
-            return
-        told = json_of(newest)
-        for one in told["workers"]:
-            one["rss"] = kernel.rss_of(one["pid"])
-        self.scene.fleet = told
-        self._stale = True
-        samples = self.scene.meter.samples
-        if self._all_ours() and (
-            not samples or told["at"] - samples[-1].at >= min(1.0, self.scene.state.interval)
-        ):
-            tally = told["tally"]
-            failed = tally.get("retried", 0) + tally.get("dead", 0)
-            self.scene.meter.add(told["at"], {"fleet": (tally.get("ok", 0), failed)})
+        if (told := self.fleet.newest()) is not None:
+            take_feed(self.scene, told)
+            self._stale = True
 
     def read_log(self) -> None:
         """Lines into the view, or straight onto the terminal where there is none."""
@@ -371,13 +286,6 @@ class App:
             raise error
         told = f"the live view failed, log lines go on: {error_text(error, 500)}"
         self._write_line({"at": time.time(), "level": "error", "role": "console", "message": told})
-
-
-def json_of(data: bytes) -> Record:
-    """A message of the parent."""
-    told = json.loads(data)
-    assert isinstance(told, dict)
-    return told
 
 
 def _noticed(number: int, frame: object) -> None:

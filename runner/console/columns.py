@@ -7,7 +7,7 @@ from .tables import Column
 
 Record = dict[str, Any]
 
-BAR = 16
+BAR = 12
 NEAR = 0.8  # share of its time limit from which a task is called near it
 _STATES = {
     "running": "green",
@@ -75,7 +75,7 @@ WORKERS = (
     Column("PID", lambda one: cells.text(one["pid"]), 8, right=True, style=lambda _: "dim"),
     Column("STATE", lambda one: cells.text(one["state"]), 1, style=_state_style),
     Column("TASK", lambda one: cells.text(one["task"]), 4, right=True),
-    Column("TYPE", lambda one: cells.text(one["type"]), 2, least=8, style=lambda _: "cyan"),
+    Column("TYPE", lambda one: cells.text(one["type"]), 2, least=12, style=lambda _: "cyan"),
     Column("ATT", lambda one: cells.text(one["attempt"]), 7, right=True),
     Column("RUN", lambda one: cells.seconds(one["run_seconds"]), 3, right=True, style=_run_style),
     Column("PROGRESS", lambda one: cells.bar(one["progress"], BAR), 5, quiet=True),
@@ -91,7 +91,7 @@ WORKERS = (
 def kinds(title: str) -> tuple[Column, ...]:
     """The columns of queues, or of types."""
     return (
-        Column(title, lambda one: cells.text(one["name"]), 0, least=8, style=_name_style),
+        Column(title, lambda one: cells.text(one["name"]), 0, least=14, style=_name_style),
         Column("READY", lambda one: cells.count(one["ready"]), 1, right=True),
         Column("RUN", lambda one: cells.count(one["running"]), 2, right=True),
         Column(
@@ -108,7 +108,7 @@ def kinds(title: str) -> tuple[Column, ...]:
         ),
         Column("p50", lambda one: cells.seconds(one.get("p50_seconds")), 9, right=True, quiet=True),
         Column("p95", lambda one: cells.seconds(one.get("p95_seconds")), 8, right=True, quiet=True),
-        Column("", standing, 5, quiet=True, style=lambda _: "bold yellow"),
+        Column("", standing, 10, quiet=True, style=lambda _: "bold yellow"),
     )
 
 

@@ -55,7 +55,7 @@ def _top(scene: Scene, width: int, height: int, now: float, clock: float) -> lis
     if height > TINY:
         lines += speed(scene, width, now)
     told = alerts(scene, now)
-    shown = told[: MOST_ALERTS if height >= 24 else 2]
+    shown = told[: min(MOST_ALERTS, 1 + height // 10)]
     more = f" (and {len(told) - len(shown)} more)" if len(told) > len(shown) else ""
     for number, one in enumerate(shown):
         also = more if number == len(shown) - 1 else ""

@@ -16,7 +16,8 @@ def run_console(
 ) -> int:
     """Show the fleet of process `parent` until it says stop, or is gone."""
     # Here and not above: the parent and the workers have no use for Rich in their memory.
-    from ..console.app import App, Fleet
+    from ..console.app import App
+    from ..console.fleet import Fleet
     from ..console.source import Source
 
     events = EventWriter(ends.events, seat.incarnation)
