@@ -22,17 +22,14 @@ PREPARE = query("prepare_complete").as_string().encode()
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
 # left to itself.
 SETTINGS = {"plan_cache_mode": "force_generic_plan"}
-FREE = (
-    ("statement_timeout", "0"),
-    ("lock_timeout", "0"),
-    ("idle_in_transaction_session_timeout", "0"),
-    ("plan_cache_mode", "auto"),
-)
-SET = [f"set {name} = {value}".encode() for name, value in FREE]
-SET_LOCAL = [f"set local {name} = {value}".encode() for name, value in FREE]
-RESET = [f"reset {name}".encode() for name, _ in FREE]
-MARK = "set local runner.claim = '{}'"  # gone when the transaction is
 
+
+def _commands(name: str) -> list[bytes]:
+    return [each.strip().encode() for each in query(name).as_string().split(";")]
+
+
+FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
+(MARK,) = _commands("mark_transaction")
 SYNC = b""  # what is before it is committed, where no transaction is open
 COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
 
@@ -82,20 +79,20 @@ class Sending(psycopg.Connection[Any]):
 
     def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
-        mark = MARK.format(marker).encode()
+        mark = MARK % marker.encode()
         if not self.ours:
-            yield from self._sent(b"; ".join([begin, *SET_LOCAL, mark]))
+            yield from self._sent(b"; ".join([begin, *FREE_LOCALLY, mark]))
         elif self.free:
             yield from self._sent(b"; ".join([begin, mark]))
         else:
             # The settings before a SYNC of their own: the handler's ROLLBACK must not take them back.
-            yield from self._sent_commands([*SET, SYNC, begin, mark])
+            yield from self._sent_commands([*FREE, SYNC, begin, mark])
             self.free = True
 
     def _bounded(self) -> PQGen[None]:
         """Our timeouts hold again."""
         if self.free:
-            yield from self._sent(b"; ".join(RESET))
+            yield from self._sent(b"; ".join(BOUND))
             self.free = False
 
     def send_completion(self, completion: Completion, following: str | None) -> None:
@@ -103,9 +100,9 @@ class Sending(psycopg.Connection[Any]):
         one, put our timeouts back."""
         commands = completion.commands
         if following is not None:
-            commands += [b"begin", MARK.format(following).encode()]
+            commands += [b"begin", MARK % following.encode()]
         elif self.free:
-            commands += [SYNC, *RESET]
+            commands += [SYNC, *BOUND]
         with self.lock:
             self.wait(self._sent_commands(commands))
         self.free = following is not None

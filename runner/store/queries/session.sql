@@ -17,3 +17,22 @@ do $$ declare named text; begin
         execute 'deallocate ' || quote_ident(named);
     end loop;
 end $$;
+
+-- name: free
+-- Takes our timeouts from a session, for handlers; and lets the server choose its plans as it does.
+set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0;
+set plan_cache_mode = auto;
+
+-- name: free_locally
+-- The same for one transaction, where the session is not ours.
+set local statement_timeout = 0; set local lock_timeout = 0;
+set local idle_in_transaction_session_timeout = 0; set local plan_cache_mode = auto;
+
+-- name: bound
+-- Our timeouts hold again, and our plans.
+reset statement_timeout; reset lock_timeout; reset idle_in_transaction_session_timeout;
+reset plan_cache_mode;
+
+-- name: mark_transaction
+-- Says whose transaction this is; gone when that is over.
+set local runner.claim = '%s';
