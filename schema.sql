@@ -44,10 +44,10 @@ create table if not exists runner.meta (
     only_row boolean primary key default true check (only_row),
     version  integer not null
 );
-insert into runner.meta (version) values (2) on conflict do nothing;
+insert into runner.meta (version) values (3) on conflict do nothing;
 do $$ begin
-    if (select version from runner.meta) <> 2 then
-        raise exception 'the schema runner is here in version %, this is version 2',
+    if (select version from runner.meta) <> 3 then
+        raise exception 'the schema runner is here in version %, this is version 3',
             (select version from runner.meta) using hint = 'use: runner migrate';
     end if;
 end $$;
@@ -83,6 +83,7 @@ create table if not exists runner.task (
     cause           text,                               -- how the last attempt ended
     last_failed_at  timestamptz,
     created_at      timestamptz not null default now(),
+    post_mortem     text,                               -- where it stood when its worker was last killed
     constraint running_has_owner check ((state = 'running') = (lease_owner is not null)),
     constraint attempts_bounded check (max_attempts is null or attempt <= max_attempts),
     constraint attempts_left check (

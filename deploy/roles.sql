@@ -50,7 +50,7 @@ grant execute on function runner.withdraw(bigint[]) to runner_enqueue;
 -- params, key) nobody changes.
 grant select, delete on runner.task to runner_worker;
 grant update (state, run_at, shuffle, attempt, max_attempts, released, fence, lease_owner, claimed_at,
-              solo, last_error, cause, last_failed_at)
+              solo, last_error, cause, last_failed_at, post_mortem)
     on runner.task to runner_worker;
 grant select, insert, update, delete on runner.worker, runner.runner, runner.tally to runner_worker;
 grant select, insert, delete on runner.receipt to runner_worker;

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from . import cgroup
 from .backoff import Backoff
 from .errors import UsageError
 
@@ -131,14 +132,5 @@ def available_cpus() -> int:
         count = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         count = os.cpu_count() or 1
-    quota = _cgroup_cpus()
+    quota = cgroup.cpus()
     return max(1, min(count, quota) if quota else count)
-
-
-def _cgroup_cpus() -> int | None:
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        return None if quota == "max" else -(-int(quota) // int(period))
-    except (OSError, ValueError):
-        return None

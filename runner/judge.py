@@ -38,6 +38,7 @@ class Verdict:
     cause: str | None = None
     error: str | None = None  # None: keep what a handler said before
     failed: bool = False
+    post_mortem: str | None = None  # None: keep what there was before
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ class Settle:
     task: int = 0  # 0: it had started nothing
     fence: int = 0
     cause: str = ""
+    post_mortem: str | None = None  # where its handler stood
     done: tuple[Token, ...] = ()  # begun, through, and not deleted yet
     type: int = 0  # number of the type of the task that it had begun; stays with the parent
     seconds: float = 0.0  # for how long that had run; stays with the parent
@@ -223,9 +224,10 @@ class HandBack:
 
 _RENEW_HEAD = struct.Struct("<cd")
 _RENEWAL = struct.Struct("<16sqqq")
-_SETTLE = struct.Struct("<c16sBqqH")
+_SETTLE = struct.Struct("<c16sBqqHH")
 _HAND_BACK = struct.Struct("<c16sqH")
 CAUSE_BYTES = 500
+POST_MORTEM_BYTES = 16_000
 
 
 def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
@@ -237,8 +239,9 @@ def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
 def pack_settle(settle: Settle) -> bytes:
     """A request to settle one dead worker."""
     cause = settle.cause.encode("utf-8", "backslashreplace")[:CAUSE_BYTES]
-    head = (b"S", settle.worker, settle.how, settle.task, settle.fence, len(cause))
-    return _SETTLE.pack(*head) + cause + pack_tokens(settle.done)
+    text = (settle.post_mortem or "").encode("utf-8", "backslashreplace")[:POST_MORTEM_BYTES]
+    head = (b"S", settle.worker, settle.how, settle.task, settle.fence, len(cause), len(text))
+    return _SETTLE.pack(*head) + cause + text + pack_tokens(settle.done)
 
 
 def pack_hand_back(back: HandBack) -> bytes:
@@ -255,10 +258,12 @@ def unpack_request(data: bytes) -> tuple[float, list[Renewal]] | Settle | HandBa
             body = data[_RENEW_HEAD.size :]
             return asked_at, [Renewal(*one) for one in _RENEWAL.iter_unpack(body)]
         case b"S":
-            _, worker, how, task, fence, size = _SETTLE.unpack_from(data)
-            end = _SETTLE.size + size
-            cause = data[_SETTLE.size : end].decode("utf-8", "ignore")
-            return Settle(worker, How(how), task, fence, cause, tuple(unpack_tokens(data[end:])))
+            _, worker, how, task, fence, size, more = _SETTLE.unpack_from(data)
+            middle = _SETTLE.size + size
+            cause = data[_SETTLE.size : middle].decode("utf-8", "ignore")
+            text = data[middle : middle + more].decode("utf-8", "ignore") or None
+            done = tuple(unpack_tokens(data[middle + more :]))
+            return Settle(worker, How(how), task, fence, cause, text, done)
         case b"H":
             _, worker, number, count = _HAND_BACK.unpack_from(data)
             tokens = unpack_tokens(data[_HAND_BACK.size :])

@@ -17,6 +17,7 @@ COLUMNS = (
     *("created_at", "key", "worker", "last_error", "cause"),
 )
 RAW = ("params", "sample")  # JSON already
+TEXTS = ("post_mortem",)  # of several lines
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
 
 
@@ -35,7 +36,10 @@ def write_whole(record: Record, as_json: bool) -> None:
         write_json_lines([record])
         return
     for name, value in record.items():
-        output.write(f"{name}\t{'-' if value is None else safe(str(value))}\n")
+        shown = "-" if value is None else str(value)
+        if name in TEXTS:
+            shown = "\n\t".join(map(safe, shown.splitlines()))
+        output.write(f"{name}\t{shown if name in TEXTS else safe(shown)}\n")
 
 
 def write_json_lines(records: Iterable[Record]) -> None:

@@ -14,7 +14,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..store.tasks import Fate
 
-KEYS = (*records.COLUMNS, "params", "fence", "claimed_at", "lease_until")
+KEYS = (*records.COLUMNS, "params", "fence", "claimed_at", "lease_until", "post_mortem")
 
 
 @click.command()

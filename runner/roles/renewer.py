@@ -4,6 +4,7 @@ import random
 import select
 import socket
 from collections.abc import Iterable
+from dataclasses import replace
 from uuid import UUID
 
 import psycopg
@@ -181,7 +182,10 @@ class Renewer:
 
     def verdict(self, claim: Claim, settle: Settle) -> Verdict:
         """What becomes of a claim of a dead worker."""
-        return self.judge.settled(claim, settle.how, settle.cause, settle.fence)
+        verdict = self.judge.settled(claim, settle.how, settle.cause, settle.fence)
+        if claim.fence != settle.fence:
+            return verdict
+        return replace(verdict, post_mortem=settle.post_mortem)
 
     @staticmethod
     def outcome_of(settle: Settle, ended: list[ending.Ended] | None) -> Outcome:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from .. import faults, kernel
+from .. import faults, kernel, postmortem
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..errors import RunnerError
@@ -82,6 +82,7 @@ class Worker:
     def run(self) -> int:
         """Boot, then serve under one identity after the other until told to stop."""
         kernel.become_subreaper()
+        postmortem.be_ready(self.ends.extra["stack"])
         self.interrupts.install()
         printed = boot.capture_prints(self.log)
         self.lifeline.start()

@@ -94,6 +94,7 @@ def end_claim(
         "cause": verdict.cause,
         "error": verdict.error,
         "failed": verdict.failed,
+        "post_mortem": verdict.post_mortem,
     }
     with conn.cursor(row_factory=tuple_row) as cursor:
         if cursor.execute(query("end_claim"), values).rowcount != 1:

@@ -10,7 +10,7 @@ from psycopg.rows import scalar_row
 from ..errors import SchemaMismatch
 from .sql import query
 
-VERSION = 2
+VERSION = 3
 
 
 def text() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..config import HARD_LIMIT_SECONDS, FleetConfig
+from ..postmortem import AHEAD_SECONDS
 from ..seat import hand_of
 from ..wire import NO_ID, Event, How, Kind, Token
 from .role import Role
@@ -69,6 +70,8 @@ class Child:
     life: int = -1  # fd, held open by the parent and never written
     output: int = -1  # fd, read by the parent
     tokens: int = -1  # fd, read by the parent to give back what has not begun
+    stack: int = -1  # fd, where it writes the stack of its handler
+    asked_stack_of: int = 0  # the fence of the attempt whose stack was asked for
     hello_at: float | None = None
     worker: bytes = NO_ID
     former: list[bytes] = field(default_factory=list)  # identities that it has to settle itself
@@ -153,6 +156,12 @@ class Child:
                 self.worn, self.spent, self.rss = True, bool(event.flag), event.count
             case Kind.REFUSED:
                 self.refused = event.flag
+
+    def stack_due_at(self, doom: Doom) -> float:
+        """When to ask where its handler stands: before a kill, once an attempt."""
+        if self.work is None or self.work.fence == self.asked_stack_of:
+            return float("inf")
+        return doom.kill_at - AHEAD_SECONDS
 
     def doom(self, now: float, config: FleetConfig, stop: Stop | None) -> Doom:
         """The earliest end that anything demands of this child; never stored, always derived."""

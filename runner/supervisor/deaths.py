@@ -2,7 +2,7 @@
 
 import os
 
-from .. import kernel
+from .. import cgroup, kernel, postmortem
 from ..clock import now
 from ..wire import NO_ID, How, Settle
 from . import reaper
@@ -22,6 +22,7 @@ class Deaths:
         self.renewals = renewals
         self.starts = starts
         self.log = family.log
+        self._oom_kills = cgroup.oom_kills()
         self._spared = kernel.children_of(os.getpid())  # an embedded server is nobody's victim
 
     def next(self) -> Child | None:
@@ -36,19 +37,22 @@ class Deaths:
         """Take it off the table; all that it had said before must have been heard."""
         reaper.kill_group(child.pid)
         death = reaper.reap(child.pid)
+        stack = _stack_of(child)
         self.family.remove(child)
         self.course.changed()
         how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
-        cause = _cause(child, death, how)
-        self._tell(child, death, cause)
+        cause = self._cause(child, death, how)
+        by_others = death.by_kill and how is How.DIED and child.kill_for is None
+        text = postmortem.told(stack, death.peak_bytes if by_others else None)
+        self._tell(child, cause, text)
         if child.worker != NO_ID and child.role.holds_leases:
-            self._settle(child, how, cause)
+            self._settle(child, how, cause, text)
         if child.hello_at is None and self.course.stop is None:
             self._failed_start(child, death)
         self.renewals.forget_renewer(child)
         reaper.kill_strays(self.family.by_pid, self._spared)
 
-    def _settle(self, child: Child, how: How, cause: str) -> None:
+    def _settle(self, child: Child, how: How, cause: str, text: str | None) -> None:
         work = child.work
         done = tuple(child.done_tasks)
         for worker in (*child.former, child.worker):
@@ -56,22 +60,21 @@ class Deaths:
                 self.renewals.settle(Settle(worker, how, done=done))
             else:
                 ran = now() - work.started_at
-                self.renewals.settle(
-                    Settle(worker, how, work.task, work.fence, cause, done, child.type, ran)
-                )
+                begun = (work.task, work.fence, cause, text)
+                self.renewals.settle(Settle(worker, how, *begun, done, child.type, ran))
 
-    def _tell(self, child: Child, death: reaper.Death, text: str) -> None:
-        fields = {"slot": child.slot, "pid": child.pid}
+    def _tell(self, child: Child, cause: str, text: str | None) -> None:
+        fields = {"slot": child.slot, "pid": child.pid, "cause": cause, "post_mortem": text}
         if child.work is not None:
-            told = f"{child.name} ended in task {child.work.task}: {text}"
+            told = f"{child.name} ended in task {child.work.task}: {cause}"
             self.log.warning("worker_died", told, task=child.work.task, **fields)
             self.course.mourn(told)
         elif self._is_news(child):
-            told = f"{child.name} ended: {text}"
+            told = f"{child.name} ended: {cause}"
             self.log.warning("child_died", told, **fields)
             self.course.mourn(told)
         else:
-            self.log.debug("child_ended", f"{child.name} ended", **fields)
+            self.log.debug("child_ended", f"{child.name} ended", slot=child.slot, pid=child.pid)
 
     def _is_news(self, child: Child) -> bool:
         """Whether an end outside of any task was not asked for."""
@@ -90,11 +93,28 @@ class Deaths:
         elif self.starts.hopeless and self.course.end("could not start", child.refused or 70):
             self.log.error("fatal", f"{child.role.name}s keep dying at start: {death.cause}")
 
+    def _cause(self, child: Child, death: reaper.Death, how: How) -> str:
+        if how is How.LEASE_LOST and child.kill_for is None and not child.past_its_lease(now()):
+            return Why.DEAF.value
+        if how is How.LEASE_LOST:
+            return Why.LEASE.value
+        why = child.kill_for or (child.term_for if child.work is not None else None)
+        if why is not None:
+            return why.value
+        if death.by_kill and self._memory_was_short():
+            return "out of memory"
+        return death.cause
 
-def _cause(child: Child, death: reaper.Death, how: How) -> str:
-    if how is How.LEASE_LOST and child.kill_for is None and not child.past_its_lease(now()):
-        return Why.DEAF.value
-    if how is How.LEASE_LOST:
-        return Why.LEASE.value
-    why = child.kill_for or (child.term_for if child.work is not None else None)
-    return why.value if why is not None else death.cause
+    def _memory_was_short(self) -> bool:
+        """Whether the kernel has killed for want of memory, here, since it was last asked."""
+        before, self._oom_kills = self._oom_kills, cgroup.oom_kills()
+        return self._oom_kills > before
+
+
+def _stack_of(child: Child) -> str:
+    """What it wrote of where its handler stood; nothing of an attempt before."""
+    if child.stack < 0:
+        return ""
+    asked = child.asked_stack_of
+    stale = bool(asked) and (child.work is None or child.work.fence != asked)
+    return "" if stale else postmortem.read(child.stack)

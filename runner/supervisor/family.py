@@ -6,6 +6,7 @@ import selectors
 import signal
 from collections.abc import Iterator
 
+from .. import postmortem
 from ..logpipe import LogPipe
 from ..seat import Seat
 from ..wire import NO_ID, Order, pack_order
@@ -85,6 +86,12 @@ class Family:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGTERM)
 
+    def ask_stack(self, child: Child) -> None:
+        """Have one write down where its handler stands: it is about to be killed."""
+        if child.work is not None and child.stack >= 0:
+            child.asked_stack_of = child.work.fence
+            postmortem.ask(child.pid, child.stack)
+
     def kill(self, child: Child, why: Why) -> None:
         """KILL, to the whole group."""
         if child.kill_for is None:
@@ -105,7 +112,7 @@ class Family:
         while child.output >= 0 and _readable(child.output):
             self.read_output(child)
         self._close_output(child)
-        for fd in (child.control, child.life, child.tokens):
+        for fd in (child.control, child.life, child.tokens, child.stack):
             if fd >= 0:
                 os.close(fd)
 

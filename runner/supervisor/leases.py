@@ -42,6 +42,7 @@ class Leases:
         for child in self.family:
             doom = child.doom(at, self.config, self.course.stop)
             deadlines.append(doom.kill_at if child.term_for else min(doom.term_at, doom.kill_at))
+            deadlines.append(child.stack_due_at(doom))
             if child.work is not None and not child.handed_back:
                 deadlines.append(child.work.started_at + HELD_UP_SECONDS)
         return min(deadlines)
@@ -69,7 +70,10 @@ class Leases:
             doom = child.doom(at, self.config, self.course.stop)
             if at >= doom.kill_at:
                 self.family.kill(child, doom.why)
-            elif at >= doom.term_at and child.term_for is None and child.work is not None:
+                continue
+            if at >= child.stack_due_at(doom):
+                self.family.ask_stack(child)
+            if at >= doom.term_at and child.term_for is None and child.work is not None:
                 self.family.interrupt(child, doom.why)
 
     def hand_back(self) -> None:

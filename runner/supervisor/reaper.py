@@ -16,6 +16,7 @@ class Death:
     pid: int
     code: int | None
     signal: int | None
+    peak_bytes: int = 0  # the most memory that it had
 
     @property
     def cause(self) -> str:
@@ -46,9 +47,9 @@ def next_dead() -> int | None:
 
 def reap(pid: int) -> Death:
     """Take a dead child off the process table."""
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return Death(pid, None, -code) if code < 0 else Death(pid, code, None)
+    _, status, usage = os.wait4(pid, 0)
+    code, peak = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+    return Death(pid, None, -code, peak) if code < 0 else Death(pid, code, None, peak)
 
 
 def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:

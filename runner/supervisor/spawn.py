@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import kernel
+from .. import kernel, postmortem
 from ..clock import now
 from ..inherited import forget_streams
 from ..seat import Ends, Seat
@@ -23,9 +23,11 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     (control_r, control_w), (life_r, life_w) = pipes[:2]
     output_r, output_w = pipes[2] if role.captures else (-1, -1)
     tokens_r, tokens_w = pipes[-1] if role.holds_leases else (-1, -1)
+    stack = -1
     extra = role.extra(seat.slot)
     if role.holds_leases:
-        extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w}
+        stack = postmortem.new_file()
+        extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w, "stack": stack}
     ends = Ends(events, control_r, life_r, log, extra)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -38,6 +40,8 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
         for pipe in pipes:
             for fd in pipe:
                 os.close(fd)
+        if stack >= 0:
+            os.close(stack)
         raise
     else:
         if pid == 0:
@@ -51,7 +55,7 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
         if fd >= 0:
             os.set_blocking(fd, False)
     at = now()
-    ends_kept = (control_w, life_w, output_r, tokens_r)
+    ends_kept = (control_w, life_w, output_r, tokens_r, stack)
     return Child(role, seat.slot, seat.incarnation, pid, at, at, *ends_kept, spare=seat.spare)
 
 

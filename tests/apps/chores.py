@@ -239,6 +239,7 @@ _kept = []
 
 @tasks.task
 def leaks(tx, task):
-    """Keeps eight megabytes for good."""
-    _kept.append(bytearray(os.urandom(1 << 20) * 8))
+    """Keeps eight megabytes, or as many as it is told, for good."""
+    for _ in range(task.params.get("megabytes", 8)):
+        _kept.append(bytearray(os.urandom(1 << 20)))
     tx.execute(EFFECT, [task.id, task.attempt])

@@ -19,7 +19,7 @@ TASK = [
     *("id", "type", "queue", "state", "priority", "attempt", "max_attempts", "run_at"),
     *("created_at", "key", "worker", "last_error", "cause"),
 ]
-WHOLE = [*TASK, "params", "fence", "claimed_at", "lease_until"]
+WHOLE = [*TASK, "params", "fence", "claimed_at", "lease_until", "post_mortem"]
 EVIL = "\x1b]0;evil\x07\u202e[bold]"
 GONE = "done, or never committed (completed tasks are deleted)"
 

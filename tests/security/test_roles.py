@@ -48,7 +48,7 @@ MATRIX: list[tuple[str, set[str]]] = [
     ("select task_id from runner.task for update", {WORKER, ADMIN}),
     ("update runner.task set state = 'ready'", {WORKER, ADMIN}),
     ("update runner.task set lease_owner = null, fence = 1", {WORKER}),
-    ("update runner.task set last_error = 'x', cause = 'y'", {WORKER}),
+    ("update runner.task set last_error = 'x', cause = 'y', post_mortem = 'z'", {WORKER}),
     ("update runner.task set params = '{}'", set()),
     ("update runner.task set task_type = 'u'", set()),
     ("update runner.task set idempotency_key = 'x'", set()),

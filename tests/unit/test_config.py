@@ -1,12 +1,9 @@
 """The times that follow from a lease, and which worker serves which queue."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import config
 from runner.config import FleetConfig, Queue, available_cpus
 from runner.errors import UsageError
 
@@ -87,16 +84,3 @@ def test_a_worker_beyond_the_queues_serves_none_and_not_all() -> None:
 
 def test_cpus_are_at_least_one() -> None:
     assert available_cpus() >= 1
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("max 100000", None), ("150000 100000", 2), ("50000 100000", 1), ("odd", None), ("", None)],
-)
-def test_the_quota_of_the_cgroup(
-    text: str, count: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "cpu.max"
-    file.write_text(text)
-    monkeypatch.setattr(config, "open", lambda _: file.open(), raising=False)
-    assert config._cgroup_cpus() == count

@@ -65,6 +65,7 @@ update runner.task
 set state = %(state)s, attempt = %(attempt)s, released = %(released)s, solo = %(solo)s,
     lease_owner = null, claimed_at = null, cause = %(cause)s,
     last_error = coalesce(%(error)s, last_error),
+    post_mortem = coalesce(%(post_mortem)s, post_mortem),
     last_failed_at = case when %(failed)s then clock_timestamp() else last_failed_at end,
     run_at = case when %(state)s = 'scheduled'
                   then clock_timestamp() + make_interval(secs => %(delay)s) else run_at end,
