@@ -22,6 +22,7 @@ _INLINE_SQL = re.compile(r"`(select runner\.[^`]+)`")
 # By document: how a block begins, with its fence or with its first line, and the test that runs it.
 _READING = "tests/db/test_docs.py::test_what_the_page_enqueues_is_done"
 _TYPED = "tests/process/test_typed.py"
+_FOLLOWED = "tests/process/test_contributing.py"
 _CHART = "test_every_change_is_an_arrow_and_every_arrow_a_change"
 RUN = {
     "README.md": {
@@ -31,6 +32,14 @@ RUN = {
         "* * * * *": f"{_TYPED}::test_the_cron_line_of_readme",
     },
     "ARCHITECTURE.md": {"enqueue -> ": f"tests/unit/test_architecture.py::{_CHART}"},
+    "CONTRIBUTING.md": {
+        "```sql": f"{_FOLLOWED}::test_the_query_and_the_verb",
+        "# file: runner/store/": f"{_FOLLOWED}::test_the_query_and_the_verb",
+        "# file: runner/cli/": f"{_FOLLOWED}::test_the_query_and_the_verb",
+        "# file: runner/roles/": f"{_FOLLOWED}::test_the_role_is_there_and_is_replaced",
+        "# method of:": f"{_FOLLOWED}::test_the_role_is_there_and_is_replaced",
+        "scripts/release": "tests/process/test_release.py::test_it_refuses_what_is_not_ready",
+    },
     "docs/handlers.md": {"```python": _READING, "```sql": _READING},
     "docs/migrating.md": {
         "```python": "tests/db/test_docs.py::test_what_the_page_on_moving_enqueues_is_done",
@@ -56,6 +65,10 @@ NOT_RUN = {
         " the demo itself: tests/process/test_cli_demo.py",
     },
     "ARCHITECTURE.md": {"runner start --procs 8": "a picture"},
+    "CONTRIBUTING.md": {
+        "git clone URL": "it needs the network, and runs the suite that this is part of",
+        "python3 -m venv": "the same",
+    },
 }
 
 
