@@ -63,17 +63,11 @@ class Until(Kind):
         try:
             seconds = parse_duration(text)
         except ValueError:
-            return self._moment(text)
+            moment: datetime = Moment().parse(text)
+            return moment
         if seconds <= 0:
             raise ValueError(f"{text} is no time to come")
         return seconds
-
-    @staticmethod
-    def _moment(text: str) -> datetime:
-        moment: datetime = Moment().parse(text)
-        if moment <= datetime.now(moment.tzinfo):
-            raise ValueError(f"{text} is over already")
-        return moment
 
 
 def ids_argument(required: bool = False) -> Callable[[_F], _F]:

@@ -38,6 +38,8 @@ def pause(
     when: dict[str, Any] = {"until" if isinstance(until, datetime) else "delay": until}
     with connection(settings, "pause", connect_wait) as conn:
         made = operate.pause(conn, queue, type_, **when, who=who())
+    if made is None:
+        raise UsageError(f"--until: {until} is over already")
     if as_json:
         output.write_json(made)
     else:

@@ -79,13 +79,13 @@ def pause(
     until: datetime | None = None,
     delay: float | None = None,
     who: str,
-) -> Record:
-    """Keep a queue, a type, or a type in a queue from being claimed; neither time: until resumed."""
+) -> Record | None:
+    """Keep a queue, a type, or a type in a queue from being claimed; neither time: until resumed.
+    None where that time is over."""
     values = {"queue": queue, "type": task_type, "until": until, "delay": delay, "who": who}
     with conn.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(query("pause"), values).fetchone()
-    assert found is not None
-    return with_zones(found, ("paused_until",))
+    return None if found is None else with_zones(found, ("paused_until",))
 
 
 def resume(conn: Connection, queue: str | None, task_type: str | None) -> list[Record]:

@@ -232,8 +232,11 @@ def test_what_jsonb_holds_and_python_does_not(db: Connection) -> None:
 
 
 def test_pause_again_changes_the_end(db: Connection) -> None:
-    assert operate.pause(db, "mail", None, who="me")["paused_until"] == "infinity"
+    told = operate.pause(db, "mail", None, who="me")
+    assert told is not None
+    assert told["paused_until"] == "infinity"
     told = operate.pause(db, "mail", None, delay=60.0, who="you")
+    assert told is not None
     assert told["paused_until"].endswith("+00:00")
     assert one(db, "select count(*) from runner.pause") == 1
     assert one(db, "select who from runner.pause") == f"you ({db.info.user})"

@@ -34,10 +34,12 @@ select pg_notify('runner', %(count)s::bigint || ' ');
 
 -- name: pause
 -- Keeps a queue, a type, or a type in a queue from being claimed; said again, the new end counts.
+-- No row where that end is past: only this clock knows.
 insert into runner.pause (queue, task_type, until, who)
-values (%(queue)s, %(type)s,
-        coalesce(%(until)s::timestamptz, clock_timestamp() + make_interval(secs => %(delay)s::float8)),
-        concat(%(who)s::text, ' (', current_user, ')'))
+select %(queue)s, %(type)s,
+       coalesce(%(until)s::timestamptz, clock_timestamp() + make_interval(secs => %(delay)s::float8)),
+       concat(%(who)s::text, ' (', current_user, ')')
+where %(until)s::timestamptz is null or %(until)s::timestamptz > clock_timestamp()
 on conflict ((coalesce(queue, '')), (coalesce(task_type, ''))) do update
 set until = excluded.until, who = excluded.who, at = excluded.at
 returning queue, task_type as type,

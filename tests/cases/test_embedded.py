@@ -122,7 +122,7 @@ def as_nobody(action: Callable[[], object]) -> str:
 
 
 @pytest.mark.case("P-72")
-def test_eight_first_starts_at_once_give_one_server(bare: Path) -> None:
+def test_p72_eight_first_starts_at_once_give_one_server(bare: Path) -> None:
     crowd = [spawn_user(bare) for _ in range(8)]
     try:
         urls = {process.stdout.readline() for process in crowd if process.stdout}
@@ -135,7 +135,7 @@ def test_eight_first_starts_at_once_give_one_server(bare: Path) -> None:
 
 
 @pytest.mark.case("P-72")
-def test_killed_server_and_user_then_data_intact(home: Path) -> None:
+def test_p72_killed_server_and_user_then_data_intact(home: Path) -> None:
     with user(home) as process:
         write_row(status(home).url)
         server = postmaster(home)
@@ -178,7 +178,7 @@ def test_busy_backend_of_a_killed_server_does_not_block_the_next(home: Path) -> 
 
 @pytest.mark.case("P-72")
 @pytest.mark.parametrize("content", ["", "\n", "12", "garbage\n\n\n\n"])
-def test_truncated_pid_file(home: Path, content: str) -> None:
+def test_p72_truncated_pid_file(home: Path, content: str) -> None:
     with opened(home) as first:
         write_row(first.url)
     pid_file = place_at(home).data / "postmaster.pid"
@@ -188,7 +188,7 @@ def test_truncated_pid_file(home: Path, content: str) -> None:
 
 
 @pytest.mark.case("P-72")
-def test_stale_files_that_name_a_living_stranger(home: Path) -> None:
+def test_p72_stale_files_that_name_a_living_stranger(home: Path) -> None:
     with opened(home) as first:
         write_row(first.url)
         place = place_at(home)
@@ -211,7 +211,7 @@ def test_stale_files_that_name_a_living_stranger(home: Path) -> None:
 
 
 @pytest.mark.case("P-72")
-def test_first_user_leaves_and_the_second_keeps_its_database(home: Path) -> None:
+def test_p72_first_user_leaves_and_the_second_keeps_its_database(home: Path) -> None:
     first = opened(home)
     with user(home):
         with psycopg.connect(first.url) as conn:
@@ -249,7 +249,7 @@ def test_the_server_is_in_a_session_of_its_own(home: Path) -> None:
 
 
 @pytest.mark.case("P-67")
-def test_path_of_150_characters(bare: Path) -> None:
+def test_p67_path_of_150_characters(bare: Path) -> None:
     long = bare.with_name("x" * (150 - len(str(bare.parent))))
     with opened(long) as server:
         write_row(server.url)
@@ -261,7 +261,7 @@ def test_path_of_150_characters(bare: Path) -> None:
 
 
 @pytest.mark.case("P-67")
-def test_socket_place_that_somebody_else_made_is_refused(bare: Path) -> None:
+def test_p67_socket_place_that_somebody_else_made_is_refused(bare: Path) -> None:
     long = bare.with_name("y" * 150)
     sockets = place_at(long).sockets
     sockets.mkdir()
@@ -274,7 +274,7 @@ def test_socket_place_that_somebody_else_made_is_refused(bare: Path) -> None:
 
 
 @pytest.mark.case("P-67")
-def test_different_tmpdir_finds_the_same_server(bare: Path, tmp_path: Path) -> None:
+def test_p67_different_tmpdir_finds_the_same_server(bare: Path, tmp_path: Path) -> None:
     long = bare.with_name("z" * 120)
     with opened(long), user(long, TMPDIR=str(tmp_path)):
         assert postmaster(long)
@@ -282,7 +282,7 @@ def test_different_tmpdir_finds_the_same_server(bare: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.case("P-67")
-def test_odd_characters_in_the_path(bare: Path) -> None:
+def test_p67_odd_characters_in_the_path(bare: Path) -> None:
     odd = bare.with_name('it\'s "$HOME", `x` 100%é')
     with opened(odd) as server:
         write_row(server.url)
@@ -291,7 +291,7 @@ def test_odd_characters_in_the_path(bare: Path) -> None:
 
 @pytest.mark.case("P-67")
 @root_only
-def test_read_only_home_fails_soon_with_the_reason(bare: Path) -> None:
+def test_p67_read_only_home_fails_soon_with_the_reason(bare: Path) -> None:
     def action() -> object:
         return opened(bare)
 
@@ -370,7 +370,7 @@ def test_data_of_a_version_that_is_not_there(home: Path) -> None:
 
 
 @pytest.mark.case("P-67")
-def test_start_errors_come_soon_and_from_the_server(home: Path) -> None:
+def test_p67_start_errors_come_soon_and_from_the_server(home: Path) -> None:
     with opened(home):
         pass
     with open(place_at(home).data / "postgresql.conf", "a") as config:
