@@ -12,13 +12,14 @@ import psycopg
 from .. import faults
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
+from ..errors import ConfigError
 from ..judge import Claim, Judge, Verdict
 from ..logpipe import LogPipe
 from ..renewing import Requests, Round
 from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, workers
-from ..store.connect import connect
+from ..store.connect import as_runner_error, connect
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
@@ -45,6 +46,7 @@ class Renewer:
         self.asked = Requests()
         self.expires_at = float("inf")
         self.away_since: float | None = None
+        self.refused = False  # in this outage
         self.retry_seconds = RETRY_FIRST_SECONDS
 
     def run(self) -> int:
@@ -112,11 +114,12 @@ class Renewer:
         if self.away_since is not None:
             seconds = now() - self.away_since
             self.log.warning("database_back", f"database is back after {seconds:.1f} s")
-        self.away_since = None
+        self.away_since, self.refused = None, False
         self.events.send(Kind.HELLO)
 
     def away(self, error: psycopg.Error) -> None:
-        """One line for an outage, however long it lasts; this is the role that tells."""
+        """One line for an outage, however long it lasts, and one when the database is there but will
+        not have us: only a person can mend that. This is the role that tells."""
         self.retry_seconds = min(RETRY_CAP_SECONDS, self.retry_seconds * 2)
         if self.conn is not None and not self.conn.closed:
             self.conn.close()
@@ -125,6 +128,10 @@ class Renewer:
             self.away_since = now()
             what = " ".join(str(error).split())
             self.log.warning("database_away", f"database is away, trying again: {what}")
+        failure = as_runner_error(error, self.config.dsn)
+        if isinstance(failure, ConfigError) and not self.refused:
+            self.refused = True
+            self.log.error("database_refuses", f"{failure}: trying again")
 
     def renew(
         self, conn: psycopg.Connection[object], asked_at: float, renewals: list[Renewal]

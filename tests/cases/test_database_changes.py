@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
@@ -52,9 +53,8 @@ def test_p38_a_database_that_is_read_only_by_default(scene: Scene) -> None:
         work.conn.execute(change.format(database, sql.SQL("set"), sql.SQL("= on")))
         assert end_backends(work) >= 4
         ids += work.add("slow", 20, seconds=0.05)
-        with psycopg.connect(work.url, autocommit=True) as other:
-            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-                other.execute("create table x ()")
+        with closing(psycopg.connect(work.url, autocommit=True)) as other:
+            assert other.execute("show transaction_read_only").fetchone() == ("on",)
         wait_until(work.empty, 20, "work goes on while it is on")
         work.conn.execute(change.format(database, sql.SQL("reset"), sql.SQL("")))
         ids += work.add("ordinary", 10)
@@ -75,7 +75,7 @@ def test_p49_nobody_deadlocks(scene: Scene, seconds: int, count: int) -> None:
     work = scene.work
     scene.expect(DEAD + "1 attempt: ValueError")
     query = """insert into runner.task (task_type, params, max_attempts)
-        select case when n % 3 = 0 then 'boom' else 'ordinary' end, '{}', 1
+        select case when n %% 3 = 0 then 'boom' else 'ordinary' end, '{}', 1
         from generate_series(1, %s) n returning task_id"""
     every = {row[0] for row in work.conn.execute(query, [count]).fetchall()}
     until = time.monotonic() + seconds
@@ -152,6 +152,15 @@ def test_p50_tables_are_altered_under_load(scene: Scene) -> None:
 
 # -- P-51 -----------------------------------------------------------------------------------------
 
+# Sessions for the passes, in none of them just now; one that listens is not among them.
+PASSING = """select pid from pg_stat_activity
+    where application_name = 'runner maintainer' and state = 'idle' and query not ilike 'listen%'"""
+
+
+def rows(work: fleets.Work, query: str) -> int:
+    """How many there are."""
+    return work.conn.execute(query).rowcount
+
 
 @pytest.mark.case("P-51")
 def test_p51_whoever_makes_the_passes(hurt: tuple[Hurt, Scene]) -> None:
@@ -165,15 +174,13 @@ def test_p51_whoever_makes_the_passes(hurt: tuple[Hurt, Scene]) -> None:
         (lost,) = work.add("sleepy", seconds=6)
         wait_until(lambda: work.noted("start"))
         with scene.fleet(*short, procs=1), scene.fleet(*short, procs=1):
-            fleets.wait_registered(work, 3)
+            wait_until(lambda: rows(work, "select from runner.worker") == 3, 20, "three workers")
             for _ in range(5):
                 end_backends(work, "runner maintainer")
                 time.sleep(0.05)
             first.process.kill()
-            (frozen,) = work.conn.execute(
-                "select min(pid) from pg_stat_activity where application_name = 'runner maintainer'"
-                " and state = 'idle'"
-            ).fetchone() or (0,)
+            wait_until(lambda: rows(work, PASSING) >= 2, 20, "connected again")
+            (frozen,) = work.conn.execute(PASSING).fetchone() or (0,)
             with servers.stopped(frozen):
                 query = """insert into runner.task (task_type, run_at)
                     select 'ordinary', clock_timestamp() + interval '0.5 s' * n
@@ -208,20 +215,27 @@ def test_p66_an_empty_search_path_and_a_decoy_in_front(scene: Scene) -> None:
         assert run("enqueue", "noop", "{}", url=url).returncode == 0
         with scene.fleet(url=url, procs=1):
             wait_until(lambda: not work.states())
-        for verb in (["status"], ["list"], ["workers"], ["todo"], ["dead", "list"], ["health"]):
+        for verb in (["status"], ["list"], ["workers"], ["todo"], ["dead", "list"]):
             done = run(*verb, url=url)
-            assert (done.returncode in (0, 1), done.stderr) == (True, ""), (verb, done)
+            assert (done.returncode, "error" in done.stderr) == (0, False), done
     assert work.conn.execute("select count(*) from decoy.task").fetchone() == (0,)
 
 
+@pytest.fixture
+def bare(server: servers.Embedded) -> Iterator[str]:
+    """A database without a schema of ours."""
+    with servers.fresh_database(server) as url:
+        with psycopg.connect(url, autocommit=True) as conn:
+            conn.execute("drop schema runner cascade")
+        yield url
+
+
 @pytest.mark.case("P-66")
-def test_p66_a_schema_half_made_older_or_newer(hurt: tuple[Hurt, Scene]) -> None:
+def test_p66_a_schema_half_made_older_or_newer(bare: str) -> None:
     """An installer that dies leaves nothing; each verb says what to run, with its code."""
-    server, scene = hurt
-    bare = servers.create_database(server.server, "bare")
     with closing(psycopg.connect(bare)) as conn:
         # Killed in the middle, as by a lost connection: all of it is one transaction.
-        conn.execute(schema.text().split("create table runner.worker")[0].encode())
+        conn.execute(schema.text().split("create table if not exists runner.worker")[0].encode())
         assert conn.execute("select to_regclass('runner.task')").fetchone() != (None,)
     for verb in ("start", "drain", "status"):
         result = run(verb, "-A", "tests.apps.chores", url=bare, cwd=fleets.ROOT)
@@ -271,11 +285,15 @@ class Secret:
         )
 
 
+REFUSED = "password authentication failed"
+
+
 @pytest.mark.case("P-71")
 def test_p71_a_password_rotated_under_a_fleet(hurt: tuple[Hurt, Scene]) -> None:
     """Read anew at each connection; a wrong one is waited out, and told once; a drain says 78."""
     server, scene = hurt
     work = scene.work
+    scene.expect(REFUSED)
     secret = Secret(server, work, work.directory)
     secret.change("one")
     secret.write("one")
@@ -288,10 +306,10 @@ def test_p71_a_password_rotated_under_a_fleet(hurt: tuple[Hurt, Scene]) -> None:
         wait_until(work.empty, 20, "connected with the new one")
         secret.change("three")
         secret.end_sessions()
-        wait_until(lambda: "password authentication failed" in fleet.log(), 20)
+        wait_until(lambda: REFUSED in fleet.log(), 20, "told why")
         ids += work.add("ordinary", 10)
         time.sleep(2)  # several tries
-        assert fleet.log().count("password authentication failed") == 1
+        assert fleet.log().count(REFUSED) == 1
         assert work.states() == {"ready": 10}
         drained = run("drain", "-A", "tests.apps.chores", url=secret.url, cwd=fleets.ROOT)
         assert "password authentication failed" in error_of(drained)
