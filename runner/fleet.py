@@ -21,7 +21,7 @@ from .roles.worker import Worker
 from .seat import Ends, Seat
 from .store import schema
 from .store.claim import NO_BOUNDS, Bounds
-from .store.connect import connected, password
+from .store.connect import ask, password
 from .supervisor.course import Report
 from .supervisor.feed import Feed
 from .supervisor.goals import Goal, RunForever
@@ -40,8 +40,7 @@ def start(
     config: FleetConfig, *, terminal: Terminal | None = None, connect_wait_seconds: float = 60.0
 ) -> Report:
     """Run a fleet until it is stopped; with the live view on `terminal` if there is one."""
-    with connected(config.dsn, "start", connect_wait_seconds) as conn:
-        schema.check(conn)
+    ask(config.dsn, "start", connect_wait_seconds, schema.check)
     supervisor = compose(config, uuid4(), RunForever(config.procs), terminal=terminal)
     try:
         return supervisor.run()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from runner.embedded import Embedded
-from tests import logins, servers
+from tests import logins, pooling, servers
 
 # A shell that puts the suite into the background has it ignore SIGINT, and so would every command that
 # a test interrupts.
@@ -18,10 +18,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With RUNNER_TEST_ROLE only what that role is for."""
-    left = [item for item in items if not logins.is_chosen(item.path)]
+    left = [item for item in items if not _is_chosen(item)]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if logins.is_chosen(item.path)]
+        items[:] = [item for item in items if _is_chosen(item)]
+
+
+def _is_chosen(item: pytest.Item) -> bool:
+    direct = pooling.wanted() and item.get_closest_marker("direct") is not None
+    return logins.is_chosen(item.path) and not direct
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +35,8 @@ def server() -> Iterator[Embedded]:
     servers.adopt_orphans(False)  # it is to be nobody's child, so that no census counts it
     with servers.throw_away_server(servers.chosen_binaries()) as started:
         servers.prepare(started)
-        yield started
+        with pooling.before(started.url):
+            yield started
 
 
 @pytest.fixture

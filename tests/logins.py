@@ -12,6 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
+from tests import pooling
+
 ROLES = Path(__file__).parent.parent / "deploy" / "roles.sql"
 NAMES = ("enqueue", "worker", "read", "admin")
 
@@ -60,7 +62,7 @@ def login_url(url: str, name: str) -> str:
 def as_chosen(url: str) -> str:
     """The URL for whoever works in this run of the suite (RUNNER_TEST_ROLE)."""
     choice = os.environ.get("RUNNER_TEST_ROLE")
-    return login_url(url, choice) if choice else url
+    return pooling.through(login_url(url, choice) if choice else url)
 
 
 def is_chosen(path: Path) -> bool:

@@ -1,13 +1,16 @@
 """`runner start`: the fleet."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .database import connect_wait, database
-from .fleet_options import fleet_config, fleet_options, warn_of_connections
+from .fleet_options import fleet_config, fleet_options, tell_of_pooler, warn_of_connections
 from .settings import Settings
 from .watch import terminal_for_view
+
+if TYPE_CHECKING:
+    from ..store.connect import Connection
 
 
 @click.command()
@@ -25,11 +28,14 @@ def start(settings: Settings, /, console: bool | None, connect_wait: float, **op
         config = fleet_config(settings, url, options, log_level="info")
         from .. import fleet
         from ..store import schema
-        from ..store.connect import connected
+        from ..store.connect import ask
 
-        with connected(url, "start", connect_wait) as conn:
+        def look(conn: "Connection") -> None:
             schema.check(conn)
             warn_of_connections(conn, config, settings)
+            tell_of_pooler(conn, settings)
+
+        ask(url, "start", connect_wait, look)
         report = fleet.start(
             config, terminal=terminal_for_view(console), connect_wait_seconds=connect_wait
         )

@@ -8,6 +8,7 @@ import psycopg
 from .. import faults
 from ..clock import now
 from ..store import passes
+from ..store.bounded import Bounded
 from ..store.connect import connect
 
 AGAIN_FIRST_SECONDS, AGAIN_CAP_SECONDS = 0.2, 5.0
@@ -48,7 +49,12 @@ class Listener:
                     passes.ask(self._conn)
                     self._heard_at = at
             elif self._wanted and at >= self._again_at:
-                self._conn = connect(self._dsn, "listener")
+                conn: Bounded = connect(self._dsn, "listener")
+                if conn.pooled:  # what it would hear were another's notifications, or none
+                    conn.close()
+                    self._wanted = False
+                    return False
+                self._conn = conn
                 passes.listen(self._conn)
                 self._expires_at = at + self._lifetime_seconds
                 self._again_seconds = AGAIN_FIRST_SECONDS

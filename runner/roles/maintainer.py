@@ -27,8 +27,9 @@ from ..places import Kind as WorkKind
 from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, passes, tallies
+from ..store.bounded import Bounded
 from ..store.claim import NO_BOUNDS, Bounds
-from ..store.connect import conninfo, ensure_durable
+from ..store.connect import conninfo
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
 
 SWEEP_SECONDS = 10.0  # at least so often
@@ -117,8 +118,8 @@ class Maintainer:
             conninfo(self.config.dsn, "maintainer"),
             min_size=1,
             max_size=2,
+            connection_class=Bounded,
             kwargs={"autocommit": True},
-            configure=ensure_durable,
             max_lifetime=self.config.connection_seconds,
             max_idle=300,
             reconnect_timeout=float("inf"),

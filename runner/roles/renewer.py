@@ -204,7 +204,7 @@ class Renewer:
                 return one.verdict.outcome
         # The worker's row was still there, so nobody else ended this claim: it was completed, and
         # death came before the worker could say so.
-        return Outcome.OK if settle.how in (How.DIED, How.STOPPED) else Outcome.NONE
+        return Outcome.NONE if settle.how is How.LEASE_LOST else Outcome.OK
 
     def tell(self, one: ending.Ended) -> None:
         """Log what was ended on a worker's behalf."""

@@ -122,6 +122,9 @@ class Worker:
                 # One that is not settled yet stays the one to settle.
                 done = tuple(self.executor.done) if self.joined else ()
                 former = former or Former(self.session.worker_id, lost.left, done)
+        if former is not None:
+            # The parent must not take an end in the middle of a task for the handler's.
+            self.events.send(Kind.HELLO, worker=uuid4().bytes)
 
     def leave(self) -> None:
         """Close the connection; the parent has the row settled."""

@@ -3,22 +3,22 @@
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ..clock import now
-from ..config import CONNECT_SECONDS, LOCK_SECONDS, STATEMENT_SECONDS
+from ..config import CONNECT_SECONDS, STATEMENT_SECONDS
 from ..errors import ConfigError, DatabaseUnreachable, RunnerError
 from ..text import redact
+from .bounded import NOTHING_MORE, Bounded
 from .sql import query
 
 OLDEST_SERVER = 140000
 CONNECT_RETRY_SECONDS = 0.5
-NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
+TCP_MILLISECONDS = 5000  # unanswered data ends a connection after so long
 
 _URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
 _ANY_URL = re.compile(r"^[a-z][a-z0-9+.-]*://")
@@ -26,7 +26,8 @@ _HOSTS = re.compile(r"[\w.:,-]*|[/@][^;=]*")  # names and addresses, or a direct
 _PORTS = re.compile(r"[0-9,]*")
 
 Connection = psycopg.Connection[Any]
-_Connection = TypeVar("_Connection", bound=psycopg.Connection[Any])
+_Connection = TypeVar("_Connection", bound=Bounded)
+_Answer = TypeVar("_Answer")
 
 # Classes and codes that speak of the connection or the server, not of the statement.
 _INFRASTRUCTURE = ("08", "57P0", "53300", "25006")
@@ -91,34 +92,16 @@ def describe(url: str) -> str:
     return f"{user}{host}{port}/{parts.get('dbname', '')}"
 
 
-def conninfo(
-    url: str,
-    role: str,
-    *,
-    statement_seconds: float = STATEMENT_SECONDS,
-    more: Mapping[str, Any] = NOTHING_MORE,
-) -> str:
-    """The connection string of a process of ours: bounds, and `more` settings, in the startup options,
-    so that RESET returns to them."""
+def conninfo(url: str, role: str) -> str:
+    """The connection string of a process of ours; its bounds come with `Bounded.connect`."""
     parts = parse(url)
-    settings = {
-        "statement_timeout": _ms(statement_seconds),
-        "lock_timeout": _ms(LOCK_SECONDS),
-        "idle_in_transaction_session_timeout": _ms(5),
-        "client_connection_check_interval": _ms(1),
-        "default_transaction_isolation": r"read\ committed",
-        "default_transaction_read_only": "off",
-        **more,
-    }
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     ours = {
         "application_name": f"runner {role}",
-        "options": f"{parts.get('options', '')} {options}".strip(),
         "connect_timeout": parts.get("connect_timeout", CONNECT_SECONDS),
         "keepalives_idle": 2,
         "keepalives_interval": 1,
         "keepalives_count": 3,
-        "tcp_user_timeout": _ms(5),
+        "tcp_user_timeout": TCP_MILLISECONDS,
         "target_session_attrs": parts.get("target_session_attrs", "read-write"),
     }
     return make_conninfo("", **(parts | ours))
@@ -129,19 +112,19 @@ def connect(
     role: str,
     *,
     statement_seconds: float = STATEMENT_SECONDS,
-    more: Mapping[str, Any] = NOTHING_MORE,
-    factory: type[_Connection] = psycopg.Connection,  # type: ignore[assignment]
+    more: Mapping[str, str] = NOTHING_MORE,
+    factory: type[_Connection] = Bounded,  # type: ignore[assignment]
 ) -> _Connection:
-    """A connection in autocommit mode, bounded in every statement; psycopg.Error when it fails."""
+    """A connection in autocommit mode, bounded in every statement; psycopg.Error when it fails. `more`
+    settings go with the bounds."""
     connection = factory.connect(
-        conninfo(url, role, statement_seconds=statement_seconds, more=more), autocommit=True
+        conninfo(url, role), autocommit=True, statement_seconds=statement_seconds, more=more
     )
     try:
         if connection.info.server_version < OLDEST_SERVER:
             raise ConfigError(
                 f"PostgreSQL {connection.info.server_version // 10000} is too old: 14 or newer"
             )
-        ensure_durable(connection)
     except BaseException:
         connection.close()
         raise
@@ -151,7 +134,7 @@ def connect(
 @contextlib.contextmanager
 def connected(
     url: str, role: str, wait_seconds: float, *, statement_seconds: float = STATEMENT_SECONDS
-) -> Iterator[psycopg.Connection[Any]]:
+) -> Iterator[Bounded]:
     """A connection of the command itself, for as long as nothing is forked.
 
     Tries for `wait_seconds`; what a retry cannot mend (wrong password, no such database) ends it at
@@ -160,7 +143,7 @@ def connected(
     until = now() + wait_seconds
     while True:
         try:
-            conn: psycopg.Connection[Any] = connect(url, role, statement_seconds=statement_seconds)
+            conn: Bounded = connect(url, role, statement_seconds=statement_seconds)
             break
         except psycopg.Error as error:
             failure = as_runner_error(error, url)
@@ -173,14 +156,26 @@ def connected(
         conn.close()
 
 
+def ask(
+    url: str, role: str, wait_seconds: float, question: Callable[[Bounded], _Answer]
+) -> _Answer:
+    """Connect as `connected` does, and ask; a connection that is lost meanwhile is one more that
+    could not be made, so the question must be harmless when it is asked twice."""
+    until = now() + wait_seconds
+    while True:
+        with connected(url, role, max(0.0, until - now())) as conn:
+            try:
+                return question(conn)
+            except psycopg.Error as error:
+                if not tells_of_server(error) or now() >= until:
+                    raise
+        time.sleep(CONNECT_RETRY_SECONDS)
+
+
 def ensure_durable(connection: psycopg.Connection[Any]) -> None:
     """Turn synchronous_commit on where it is less: a handler must not rest on a claim that the server
     can forget (with it off, 10 of 10 immediate restarts did)."""
     connection.execute(query("ensure_durable"))
-
-
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
 
 
 def is_infrastructure(error: BaseException, connection: psycopg.Connection[Any]) -> bool:

@@ -6,17 +6,18 @@ handler of a batch that uses the connection until our next statement; otherwise 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 
+from .bounded import GOOD, Bounded
 from .sql import query
 
-GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 TEXT = query("complete_and_commit").as_string()
+DURABLE = query("durable_here").as_bytes()
 PREPARE = query("prepare_complete").as_string().encode()
 
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
@@ -59,10 +60,9 @@ class Completion(NamedTuple):
         return [(COMPLETE, values), b"commit"]
 
 
-class Sending(psycopg.Connection[Any]):
+class Sending(Bounded):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
 
-    ours = True  # the session: what is set and prepared in it is for later, too
     has_prepared = False
     free = False  # the session's timeouts are off
 
@@ -71,17 +71,12 @@ class Sending(psycopg.Connection[Any]):
         with self.lock:
             self.wait(self._sent(text))
 
-    def _sent(self, text: bytes) -> PQGen[None]:
-        self.pgconn.send_query(text)
-        for result in (yield from generators.execute(self.pgconn)):
-            if result.status not in GOOD:
-                raise psycopg.errors.error_from_result(result)
-
     def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
         mark = MARK % marker.encode()
         if not self.ours:
-            yield from self._sent(b"; ".join([begin, *FREE_LOCALLY, mark]))
+            durable = [DURABLE] if self.pooled else []
+            yield from self._sent(b"; ".join([begin, *durable, *FREE_LOCALLY, mark]))
         elif self.free:
             yield from self._sent(b"; ".join([begin, mark]))
         else:

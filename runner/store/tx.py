@@ -11,6 +11,7 @@ from psycopg.abc import PQGen, Query
 from psycopg.rows import tuple_row
 
 from ..errors import TransactionMisuse
+from .bounded import InTransaction
 from .connect import ensure_durable
 from .sending import Completion, Sending
 from .sql import query
@@ -35,6 +36,10 @@ class Cursor(_Guard, psycopg.Cursor[Any]):
     """A handler's cursor."""
 
 
+class PooledCursor(InTransaction, Cursor):
+    """A handler's cursor, and the runner's own, behind a pooler."""
+
+
 class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
     """A handler's named cursor."""
 
@@ -48,6 +53,7 @@ class Tx(Sending):
     more, neither between loans nor in the next one: it would write into somebody else's transaction.
     """
 
+    _pooled_cursor = PooledCursor
     lent = False
     traces = True
     ahead = False  # a transaction is open that nobody has used yet
@@ -148,6 +154,11 @@ class Tx(Sending):
         if following is not None:
             self._marker, self.ahead, self.begun = following, True, False
 
+    @property
+    def is_between_transactions(self) -> bool:
+        """A transaction that was begun ahead makes way for a statement of ours."""
+        return not self.lent and (self.ahead or super().is_between_transactions)
+
     def begin_group(self, marker: str) -> None:
         """Begin a transaction for several handlers, each behind a savepoint."""
         self.lend(marker)
@@ -170,16 +181,17 @@ class Tx(Sending):
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""
         self.row_factory = tuple_row
-        self.cursor_factory = Cursor
+        self.cursor_factory = PooledCursor if self.pooled else Cursor
         self.server_cursor_factory = ServerCursor
-        self.prepare_threshold = 5
+        self.prepare_threshold = None if self.pooled else 5
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
         self._adapters = self._tpc = None
         self._num_transactions = 0  # of blocks that were entered and never left
         self._notice_handlers.clear()
         self._notify_handlers.clear()
-        if self.traces or thorough:
+        # Behind a pooler the session was somebody else's a moment ago, and is again by now.
+        if (self.traces or thorough) and not self.pooled:
             self.execute(query("reset_session"), prepare=False)
             ensure_durable(self)
             self.traces = self.has_prepared = self.free = False

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.rows import class_row, scalar_row
 
 from ..wire import Renewal
+from .bounded import is_pooled
 from .sql import query
 
 
@@ -36,7 +37,7 @@ def register_worker(
     conn: psycopg.Connection[Any], identity: Identity, role: str = "worker"
 ) -> bool:
     """Write the row with a fresh lease; False when one stands in its way (a drain's lock)."""
-    values = identity._asdict() | {"role": role}
+    values = identity._asdict() | {"role": role, "direct": not is_pooled(conn)}
     return conn.execute(query("register_worker"), values).fetchone() is not None
 
 

@@ -200,6 +200,8 @@ class Child:
         why = self.kill_for or self.term_for
         if killed_by_timer and (self.past_its_lease(now) or self.was_deaf(now)):
             return How.LEASE_LOST
+        if self.former and self.work is not None:
+            return How.DISCONNECTED  # its handler was over before, for no fault of its own
         match why:
             case Why.LEASE | Why.TAKEN:
                 return How.LEASE_LOST

@@ -12,6 +12,8 @@ from .family import Family
 from .renewals import Renewals
 from .starts import Starts
 
+DISCONNECTED = "connection lost"
+
 
 class Deaths:
     """Reaps by pid, has claims settled, and tells what happened in words."""
@@ -98,6 +100,8 @@ class Deaths:
             return Why.DEAF.value
         if how is How.LEASE_LOST:
             return Why.LEASE.value
+        if how is How.DISCONNECTED:
+            return DISCONNECTED
         why = child.kill_for or (child.term_for if child.work is not None else None)
         if why is not None:
             return why.value

@@ -153,6 +153,22 @@ def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
         assert {fields[2] for fields in work.noted("start")} == {"1"}
 
 
+def test_a_connection_lost_in_a_stop_charges_nobody(fresh: str, tmp_path: Path) -> None:
+    """The worker leaves without another identity; its end is not taken for the handler's."""
+    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
+        (task,) = work.add("slow", seconds=2)
+        with fleets.running(url, tmp_path, procs=1) as fleet:
+            wait_until(lambda: work.noted("start"))
+            fleet.process.terminate()
+            wait_until(lambda: "have up to" in fleet.log() or "has up to" in fleet.log())
+            proxy.rule = lambda direction, data: "cut" if b"runner.complete" in data else "pass"
+            assert fleet.process.wait(20) == 0
+        row = work.row(task)
+        assert row is not None
+        assert (row["attempt"], row["released"], row["cause"]) == (0, 1, "connection lost")
+        assert not work.effects()
+
+
 def test_backends_terminated_under_load(fresh: str, tmp_path: Path) -> None:
     """No process dies for it, no attempt is charged, all effects once."""
     with fleets.work(fresh, tmp_path) as work:

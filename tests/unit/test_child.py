@@ -260,3 +260,16 @@ def test_a_worker_that_could_not_hear_its_extension() -> None:
     assert child.how_it_ended(15.0, True) is How.DIED
     assert child.how_it_ended(12.05, False) is How.DIED
     assert child.how_it_ended(22.0, True) is How.LEASE_LOST
+
+
+def test_whose_handler_was_over_before_it_ended() -> None:
+    """Its connection was lost, and it ended under the next identity: that is no fault of the task."""
+    history = History().working()
+    history.hears(111.0, Kind.HELLO, worker=bytes([9] * 16))
+    assert history.child.how_it_ended(112.0, killed_by_timer=False) is How.DISCONNECTED
+    history.child.term_for = Why.STOP
+    assert history.child.how_it_ended(112.0, killed_by_timer=False) is How.DISCONNECTED
+    history.hears(113.0, Kind.REGISTERED)
+    history.hears(114.0, Kind.STARTED, task=6, fence=60)
+    history.child.term_for = None
+    assert history.child.how_it_ended(115.0, killed_by_timer=False) is How.DIED

@@ -1,3 +1,24 @@
+-- name: greet
+-- Whether our startup options arrived: a pooler refuses or ignores them. If so, the same as ensure_durable.
+select current_setting('runner.direct', true) = 'on' as direct,
+       case when current_setting('runner.direct', true) = 'on'
+                 and current_setting('synchronous_commit') in ('off', 'local')
+            then set_config('synchronous_commit', 'on', false) end;
+
+-- name: bounds
+-- Behind a pooler, what each transaction of ours begins with. Times in milliseconds.
+set transaction isolation level read committed, read write;
+set local statement_timeout = {statement_timeout};
+set local lock_timeout = {lock_timeout};
+set local idle_in_transaction_session_timeout = {idle_in_transaction_session_timeout};
+select set_config('synchronous_commit', 'on', true)
+where current_setting('synchronous_commit') in ('off', 'local');
+
+-- name: durable_here
+-- The same as ensure_durable, for one transaction.
+select set_config('synchronous_commit', 'on', true)
+where current_setting('synchronous_commit') in ('off', 'local');
+
 -- name: ensure_durable
 -- Commits wait for the disk, whatever the server's or the role's default; stricter settings stay.
 select set_config('synchronous_commit', 'on', false)

@@ -1,8 +1,9 @@
 -- name: register_worker
--- Announces a worker with a fresh lease; its tasks will name it.
+-- Announces a worker with a fresh lease; its tasks will name it. Behind a pooler its session is nobody's.
 insert into runner.worker
     (worker_id, runner_id, role, host, pid, backend_pid, slot, types, queues, lease, lease_until)
-values (%(worker_id)s, %(runner_id)s, %(role)s, %(host)s, %(pid)s, pg_backend_pid(), %(slot)s,
+values (%(worker_id)s, %(runner_id)s, %(role)s, %(host)s, %(pid)s,
+        case when %(direct)s then pg_backend_pid() end, %(slot)s,
         %(types)s, %(queues)s, make_interval(secs => %(lease)s),
         clock_timestamp() + make_interval(secs => %(lease)s))
 on conflict do nothing
