@@ -1,0 +1,132 @@
+"""Where a campaign takes place: one server, two fleets, and what leads from these to that."""
+
+import contextlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from chaos import hosts, processes, server
+from chaos.proxy import Proxy, proxied
+from chaos.runners import Runner
+from chaos.server import Server
+from chaos.witnesses import Log
+
+Session = psycopg.Connection[tuple[Any, ...]]
+DATABASE = "campaign"
+LEASE_SECONDS = 5.0
+BACKOFF_CAP_SECONDS = 2.0
+OPTIONS = (
+    *("--lease", f"{LEASE_SECONDS:g}s", "--renew", "800ms", "--grace", "2s"),
+    *("--backoff", f"200ms:{BACKOFF_CAP_SECONDS:g}s"),
+)
+
+
+class Missed(Exception):
+    """There is nobody just now whom this fault could meet."""
+
+
+@dataclass
+class Stage:
+    """Everything a fault can get hold of."""
+
+    server: Server
+    directory: Path
+    runners: list[Runner]
+    log: Log
+    network: str | None  # why there is none; None: the second fleet is on a host of its own
+
+    @property
+    def url(self) -> str:
+        """By the socket, past every proxy and network."""
+        return self.server.url(DATABASE)
+
+    def connect(self) -> Session:
+        """An outsider's session; Missed when the server is away."""
+        try:
+            return psycopg.connect(self.url, autocommit=True, connect_timeout=2)
+        except psycopg.Error as error:
+            raise Missed from error
+
+    def runner(self, rng: random.Random, *, proxied: bool = False, hosted: bool = False) -> Runner:
+        """A fleet that nothing lasting is at work on; Missed when there is none."""
+        fit = [
+            one
+            for one in self.runners
+            if not one.disturbed
+            and one.alive
+            and (one.proxy is not None or not proxied)
+            and (one.host is not None or not hosted)
+        ]
+        if not fit:
+            raise Missed
+        return rng.choice(fit)
+
+    def child(self, rng: random.Random, *, worker: bool) -> tuple[Runner, int]:
+        """A living child of some fleet, stopped parents included."""
+        runner = rng.choice([one for one in self.runners if one.alive] or [None])
+        pid = runner.choose_child(rng, self.log.workers, worker=worker) if runner else None
+        if runner is None or pid is None:
+            raise Missed
+        return runner, pid
+
+    def is_busy(self, runner: Runner) -> bool:
+        """Whether a handler of this fleet has begun and not ended."""
+        return not self.log.busy.isdisjoint(processes.children_of(runner.pid))
+
+    @contextlib.contextmanager
+    def lasting_on(self, runner: Runner) -> Iterator[None]:
+        """Nobody else disturbs this fleet as a whole meanwhile."""
+        runner.disturbed = True
+        try:
+            yield
+        finally:
+            runner.disturbed = False
+
+
+@contextlib.contextmanager
+def stage(procs: int = 4, env: dict[str, str] | None = None) -> Iterator[Stage]:
+    """Server and fleets at work; everything is ended and thrown away afterwards."""
+    reason = hosts.lacking_iptables()
+    options = ("--procs", str(procs), *OPTIONS)
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(server.place())
+        net = stack.enter_context(hosts.network()) if reason is None else None
+        where = net.add("db") if net is not None else None
+        main = place.make(
+            "main",
+            address=where.address if where else None,
+            prefix=where.command() if where else (),
+            max_connections="60",
+        )
+        main.initialise()
+        main.start()
+        main.create(DATABASE)
+        with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
+            conn.execute("create table effect (task_id bigint, attempt int)")
+        directory = place.root / "witnesses"
+        directory.mkdir(mode=0o700)
+        runners = []
+        for number in range(2):
+            host = net.add(f"host{number}") if net is not None and number == 1 else None
+            proxy: Proxy | None = None
+            url = main.remote_url(DATABASE)
+            if host is None:
+                proxy, url = stack.enter_context(proxied(main.url(DATABASE)))
+            runners.append(
+                Runner(f"runner{number}", url, directory, options, env or {}, host, proxy)
+            )
+        made = Stage(main, directory, runners, Log(directory / "log"), reason)
+        stack.callback(_end, made)
+        for runner in runners:
+            runner.start()
+        yield made
+
+
+def _end(made: Stage) -> None:
+    for runner in made.runners:
+        if runner.alive:
+            runner.stop()
