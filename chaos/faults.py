@@ -32,14 +32,14 @@ class Fault:
 
 
 def kill_worker(stage: Stage, rng: random.Random) -> Course:
-    _, pid = stage.child(rng, worker=True)
+    pid = stage.child(rng, worker=True)
     _send(pid, signal.SIGKILL)
     yield 0.0
 
 
 def kill_helper(stage: Stage, rng: random.Random) -> Course:
     """Renewer, maintainer or log, or a worker that has not begun anything yet."""
-    _, pid = stage.child(rng, worker=False)
+    pid = stage.child(rng, worker=False)
     _send(pid, signal.SIGKILL)
     yield 0.0
 
@@ -69,7 +69,7 @@ def freeze_parent(stage: Stage, rng: random.Random) -> Course:
 
 
 def freeze_worker(stage: Stage, rng: random.Random) -> Course:
-    _, pid = stage.child(rng, worker=True)
+    pid = stage.child(rng, worker=True)
     yield from _frozen([pid], LEASE_SECONDS * rng.uniform(0.2, 3))
 
 
@@ -185,7 +185,7 @@ def use_up_connections(stage: Stage, rng: random.Random) -> Course:
 
 def starve_memory(stage: Stage, rng: random.Random) -> Course:
     """A worker that gets no more memory for a second: whatever it does next may fail."""
-    _, pid = stage.child(rng, worker=True)
+    pid = stage.child(rng, worker=True)
     try:
         limit = processes.address_space(pid)
         soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
@@ -198,7 +198,7 @@ def starve_memory(stage: Stage, rng: random.Random) -> Course:
 
 
 FAULTS = {
-    "kill_worker": Fault(kill_worker, 230),
+    "kill_worker": Fault(kill_worker, 240),
     "kill_helper": Fault(kill_helper, 6),
     "kill_parent": Fault(kill_parent, 4),
     "stop_runner": Fault(stop_runner, 1),

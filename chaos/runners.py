@@ -1,11 +1,9 @@
 """The fleets of a campaign: started, killed, started again."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,10 +80,3 @@ class Runner:
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
-
-    def choose_child(
-        self, rng: random.Random, workers: Collection[int], *, worker: bool
-    ) -> int | None:
-        """One of the parent's children, of the kind that is wanted."""
-        children = [pid for pid in processes.children_of(self.pid) if (pid in workers) == worker]
-        return rng.choice(children) if children else None

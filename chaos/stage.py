@@ -65,13 +65,14 @@ class Stage:
             raise Missed
         return rng.choice(fit)
 
-    def child(self, rng: random.Random, *, worker: bool) -> tuple[Runner, int]:
-        """A living child of some fleet, stopped parents included."""
-        runner = rng.choice([one for one in self.runners if one.alive] or [None])
-        pid = runner.choose_child(rng, self.log.workers, worker=worker) if runner else None
-        if runner is None or pid is None:
+    def child(self, rng: random.Random, *, worker: bool) -> int:
+        """A living child of some fleet, stopped parents included: one that was seen at work, or not."""
+        parents = [runner.pid for runner in self.runners if runner.alive]
+        children = [pid for parent in parents for pid in processes.children_of(parent)]
+        fit = [pid for pid in children if (pid in self.log.workers) == worker]
+        if not fit:
             raise Missed
-        return runner, pid
+        return rng.choice(fit)
 
     def is_busy(self, runner: Runner) -> bool:
         """Whether a handler of this fleet has begun and not ended."""
