@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from .config import FleetConfig
+from .errors import ConfigError
 from .maintaining.groups import Group
 from .maintaining.tallying import Tallying
 from .permits import Permits
@@ -18,6 +19,7 @@ from .roles.log import Log
 from .roles.maintainer import Maintainer
 from .roles.renewer import Renewer
 from .roles.worker import Worker
+from .room import files_needed, make_room
 from .seat import Ends, Seat
 from .store import schema
 from .store.claim import NO_BOUNDS, Bounds
@@ -64,8 +66,13 @@ def compose(
     `bounds`: what a drain leaves. `leased`: further rows to renew. `types`: where workers tell the
     names of their handlers. `terminal`: for the live view, which then takes the place of the log.
     """
+    limit, workers = make_room(config.procs)
+    if not workers:
+        raise ConfigError(
+            f"open files are limited to {limit}: too few for a fleet", hint=_more_files(config)
+        )
     plan = Plan(config, runner_id, bounds, types or TypeNames(), terminal)
-    return Supervisor(
+    supervisor = Supervisor(
         config,
         [plan.writer_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
         goal,
@@ -79,6 +86,14 @@ def compose(
         on_terminal=_has_terminal(),
         feed=plan.feed,
     )
+    if workers < config.procs:
+        text = f"open files are limited to {limit}: room for {workers} of {config.procs} workers"
+        supervisor.log.warning("no_room", f"{text}; {_more_files(config)}")
+    return supervisor
+
+
+def _more_files(config: FleetConfig) -> str:
+    return f"allow {files_needed(config.procs, 8)} (ulimit -n, or LimitNOFILE= in the unit)"
 
 
 class Plan:

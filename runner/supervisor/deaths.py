@@ -4,6 +4,7 @@ import os
 
 from .. import cgroup, kernel, postmortem
 from ..clock import now
+from ..room import NO_ROOM
 from ..wire import NO_ID, How, Settle
 from . import reaper
 from .child import Child, Why
@@ -83,8 +84,9 @@ class Deaths:
         return self.course.stop is None and not (child.stopping or child.refused)
 
     def _failed_start(self, child: Child, death: reaper.Death) -> None:
-        if child.follows:
-            # Whom it was to follow is there still: a reason to wait, never to give up.
+        if child.follows or death.code == NO_ROOM:
+            # Whom it was to follow is there still, or others will leave: a reason to wait, never to
+            # give up.
             self.starts.no_room(child.role.name, now())
             return
         self.starts.failed(child.role.name, now())

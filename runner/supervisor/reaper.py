@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .. import kernel
+from ..room import NO_ROOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Death:
     @property
     def cause(self) -> str:
         """What is stored and logged: a name, not a number."""
+        if self.code == NO_ROOM:
+            return "no room for its threads, files or memory"
         if self.signal is None:
             return f"exit code {self.code}"
         try:

@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import kernel, postmortem
+from .. import kernel, postmortem, room
 from ..clock import now
 from ..inherited import forget_streams
 from ..seat import Ends, Seat
@@ -19,14 +19,13 @@ from .role import Role
 
 def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     """Fork one child; OSError when the system has no room for it."""
-    pipes = [os.pipe() for _ in range(2 + role.captures + role.holds_leases)]
+    pipes = _pipes(2 + role.captures + role.holds_leases)
     (control_r, control_w), (life_r, life_w) = pipes[:2]
     output_r, output_w = pipes[2] if role.captures else (-1, -1)
     tokens_r, tokens_w = pipes[-1] if role.holds_leases else (-1, -1)
-    stack = -1
     extra = role.extra(seat.slot)
+    stack = _new_stack(pipes) if role.holds_leases else -1
     if role.holds_leases:
-        stack = postmortem.new_file()
         extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w, "stack": stack}
     ends = Ends(events, control_r, life_r, log, extra)
     sys.stdout.flush()
@@ -37,9 +36,7 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     try:
         pid = os.fork()
     except OSError:
-        for pipe in pipes:
-            for fd in pipe:
-                os.close(fd)
+        _close(pipes)
         if stack >= 0:
             os.close(stack)
         raise
@@ -59,6 +56,31 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     return Child(role, seat.slot, seat.incarnation, pid, at, at, *ends_kept, spare=seat.spare)
 
 
+def _pipes(count: int) -> list[tuple[int, int]]:
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+    except OSError:
+        _close(made)  # else each try would leave fewer for the next
+        raise
+    return made
+
+
+def _new_stack(pipes: list[tuple[int, int]]) -> int:
+    try:
+        return postmortem.new_file()
+    except OSError:
+        _close(pipes)
+        raise
+
+
+def _close(pipes: list[tuple[int, int]]) -> None:
+    for pipe in pipes:
+        for fd in pipe:
+            os.close(fd)
+
+
 def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
     """Everything from here on is the child; it never returns into the parent's code."""
     code = 70
@@ -67,6 +89,7 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
         if role.own_session:
             os.setsid()
         kernel.close_all_but({*ends.all(), output} - {-1})
+        room.leave_room()
         if output >= 0:
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -81,9 +104,13 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
         code = role.main(seat, ends)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 70
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(BaseException):
-            traceback.print_exc()
+            if room.is_lacking(error):
+                code = room.NO_ROOM
+                sys.stderr.write(f"{error}\n")
+            else:
+                traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(BaseException):

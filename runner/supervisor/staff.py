@@ -43,6 +43,7 @@ class Staff:
         self.groups = groups  # the sets of queues that idle workers are counted by
         self.permits = permits
         self.log = family.log
+        self._no_room_told = ""
         self._idle_told: dict[tuple[int, int], int] = {}
         self.succession = Succession(family, starts)
 
@@ -77,11 +78,18 @@ class Staff:
             self.family.spawn(role, slot)
         except OSError as error:
             self.starts.no_room(role.name, now())
-            running = len(self.family.workers())
-            why = f"cannot start another {role.name} ({error.strerror})"
-            self.log.warning("no_room", f"{why}; {running} workers run")
+            self._tell_no_room(role, error)
             return False
         return True
+
+    def _tell_no_room(self, role: Role, error: OSError) -> None:
+        """Say so once, and again when other numbers run."""
+        running = len(self.family.workers())
+        run = "1 worker runs" if running == 1 else f"{running} workers run"
+        text = f"cannot start another {role.name} ({error.strerror}); {run}"
+        level = "debug" if text == self._no_room_told else "warning"
+        self._no_room_told = text
+        self.log.emit(level, "no_room", text)
 
     def end_in_order(self) -> None:
         """Workers first, the renewer when nothing is left to settle; the log writes last."""

@@ -40,6 +40,7 @@ LAYERS: list[tuple[str, ...]] = [
     ),
     (
         "kernel",
+        "room",
         "terminal",
         "inherited",
         "permits",
