@@ -39,6 +39,13 @@ class Hurt:
         """Start it again; recovery is over when this returns."""
         servers.Embedded.open(self.home, binaries=servers.chosen_binaries()).close()
 
+    def configure(self, **settings: str) -> None:
+        """Settings for the next start, which this makes."""
+        with (self.data / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+        self.stop()
+        self.start()
+
 
 @contextmanager
 def hurtable() -> Iterator[tuple[Hurt, str]]:

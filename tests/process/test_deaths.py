@@ -28,29 +28,6 @@ def backend(work: fleets.Work, application: str) -> int:
     return wait_until(find, 10, f"a backend of {application}")
 
 
-def test_parent_killed(fresh: str, tmp_path: Path) -> None:
-    """Workers, and the programs that handlers started, are gone at once; a second start finishes."""
-    with fleets.work(fresh, tmp_path) as work:
-        slow = work.add("slow", 2, seconds=3)
-        work.add("programs", seconds=300)
-        good = work.add("ordinary", 50)
-        with fleets.running(fresh, tmp_path, *SHORT, procs=4) as fleet:
-            wait_until(lambda: (tmp_path / "programs").exists())
-            wait_until(lambda: len(work.noted("start")) >= 2)
-            workers = list(work.workers().values())
-            programs = [int(word) for word in (tmp_path / "programs").read_text().split()][:2]
-            os.kill(fleet.pid, signal.SIGKILL)
-            wait_until(lambda: fleets.all_gone([*workers, *programs]), 1.0, "all gone with parent")
-            fleet.process.wait()
-        work.conn.execute("delete from runner.task where task_type = 'programs'")
-        with fleets.running(fresh, tmp_path, *SHORT, procs=4):
-            wait_until(work.empty, 30)
-        work.exactly_once([*slow, *good])
-        assert not work.noted("overlap")
-        own_session = int((tmp_path / "programs").read_text().split()[2])
-        os.kill(own_session, signal.SIGKILL)  # documented: a session of its own escapes
-
-
 def test_worker_killed_between_tasks_and_in_one(fresh: str, tmp_path: Path) -> None:
     """With its parent alive its task is back at once, charged, and everybody else goes on."""
     with fleets.work(fresh, tmp_path) as work:
