@@ -193,11 +193,14 @@ def kill_workers_blindly(work: fleets.Work, kills: int) -> None:
 # -- P-36 -----------------------------------------------------------------------------------------
 
 LONG = ("--lease", "60s", "--renew", "5s")
+MANY = 40_000  # tasks, more than the pipe has room for
 
 
 @contextmanager
 def parent_stopped_until_full(scene: Scene, pid: int) -> Iterator[None]:
-    """The parent stands still, and its workers work until the pipe to it is full."""
+    """The parent stands still once its workers work (before, it has to extend their leases), and they
+    go on until the pipe to it is full."""
+    wait_until(lambda: scene.work.states()["ready"] < MANY, 20, "they have begun")
     ours, _ = event_pipe(pid)
     with stopped(pid):
         fd = os.open(f"/proc/{pid}/fd/{ours}", os.O_RDONLY | os.O_NONBLOCK)
@@ -218,25 +221,23 @@ def _unread(fd: int) -> int:
 def test_p36_a_full_pipe_is_no_deadlock(scene: Scene) -> None:
     """Workers wait while their parent does not read, and go on when it does; every task is counted."""
     work = scene.work
-    work.add("noop", 40_000)
+    work.add("noop", MANY)
     with scene.fleet(*LONG, "--json", verb="drain", procs=8, ends=0) as fleet:
-        fleets.wait_registered(work, 2)
         with parent_stopped_until_full(scene, fleet.pid):
             assert not work.empty(), "they wait"
         assert fleet.process.wait(60) == 0
     told = json.loads(fleet.log().splitlines()[-1])
-    assert (told["ok"], told["left"], told["reason"]) == (40_000, 0, "drained")
+    assert (told["ok"], told["left"], told["reason"]) == (MANY, 0, "drained")
 
 
 @pytest.mark.case("P-36")
 def test_p36_a_stop_while_the_pipe_is_full(scene: Scene) -> None:
     """It ends in time, gives back what had not begun, and charges nobody."""
     work = scene.work
-    work.add("noop", 40_000)
+    work.add("noop", MANY)
     with scene.fleet(*LONG, procs=8, ends=0) as fleet:
-        fleets.wait_registered(work, 2)
-        workers = list(work.workers().values())
         with parent_stopped_until_full(scene, fleet.pid):
+            workers = list(work.workers().values())
             fleet.process.send_signal(signal.SIGTERM)
         assert fleet.process.wait(30) == 0
         assert all(gone(pid) for pid in workers)
