@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from .logpipe import LEVELS
 from .text import one_line, redact, safe
 
 Record = dict[str, Any]
+NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 NAMES = frozenset({"level", "event", "role"})  # ours, whatever the secret is
 
 
@@ -53,7 +55,8 @@ class LogReader:
         """Whether this is what another worker has just died of, too: one such line is enough."""
         if record.get("event") != "fatal":
             return False
-        text = str(record.get("message"))
+        # But for a pid or an address in it, that is.
+        text = NUMBERS.sub("#", str(record.get("message")))
         told = text in self._fatal
         self._fatal.add(text)
         return told

@@ -13,6 +13,7 @@ from ..store.connect import connect
 
 AGAIN_FIRST_SECONDS, AGAIN_CAP_SECONDS = 0.2, 5.0
 CHECK_SECONDS = 15.0  # a link that has been silent for so long is asked something
+ANSWER_SECONDS = 3.0
 
 
 class Listener:
@@ -30,6 +31,7 @@ class Listener:
         self._again_at = 0.0
         self._again_seconds = AGAIN_FIRST_SECONDS
         self._heard_at = 0.0
+        self._asked_at: float | None = None
 
     @property
     def fds(self) -> list[int]:
@@ -45,9 +47,7 @@ class Listener:
                 self._lose()
                 self._again_at = at
             if self._conn is not None:
-                if at - self._heard_at > CHECK_SECONDS:
-                    passes.ask(self._conn)
-                    self._heard_at = at
+                self._check(self._conn, at)
             elif self._wanted and at >= self._again_at:
                 conn: Bounded = connect(self._dsn, "listener")
                 if conn.pooled:  # what it would hear were another's notifications, or none
@@ -64,20 +64,41 @@ class Listener:
             self._lose()
         return False
 
+    def _check(self, conn: psycopg.Connection[object], at: float) -> None:
+        # Asked without waiting for the answer: a link that is dead and not closed would hold up the
+        # polls of everybody as well.
+        if self._asked_at is not None:
+            if at - self._asked_at > ANSWER_SECONDS:
+                self._lose()
+        elif at - self._heard_at > CHECK_SECONDS:
+            conn.pgconn.send_query(b"")
+            conn.pgconn.flush()
+            self._asked_at = at
+
     def hear(self) -> Iterator[tuple[str, int]]:
         """The queues that were named, each with a number of tasks; '' is every queue."""
         faults.point("hear")
         self._heard_at = now()
         try:
+            self._take_answer()
             for notification in self._conn.notifies(timeout=0) if self._conn else ():
                 count, _, queue = notification.payload.partition(" ")
                 yield queue, int(count) if count.isdecimal() else 1
         except psycopg.Error:
             self._lose()
 
+    def _take_answer(self) -> None:
+        if self._conn is None or self._asked_at is None:
+            return
+        self._conn.pgconn.consume_input()
+        while not self._conn.pgconn.is_busy():
+            if self._conn.pgconn.get_result() is None:
+                self._asked_at = None
+                break
+
     def _lose(self) -> None:
         if self._conn is not None:
             self._conn.close()
-        self._conn = None
+        self._conn = self._asked_at = None
         self._again_at = now() + self._again_seconds * (0.5 + self._rng.random())
         self._again_seconds = min(AGAIN_CAP_SECONDS, self._again_seconds * 2)

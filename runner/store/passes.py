@@ -108,11 +108,6 @@ def listen(conn: psycopg.Connection[Any]) -> None:
     conn.execute(query("listen"))
 
 
-def ask(conn: psycopg.Connection[Any]) -> None:
-    """Ask the server anything: psycopg.Error when the link is dead."""
-    conn.execute(query("ask"))
-
-
 def register_runner(
     conn: psycopg.Connection[Any], runner_id: UUID, config: FleetConfig, host: str
 ) -> None:

@@ -151,6 +151,13 @@ def again(tx, task):
 
 
 @tasks.task
+def for_ever(tx, task):
+    """Enqueues the next one of itself."""
+    tx.execute(EFFECT, [task.id, task.attempt])
+    runner.enqueue(tx, "for_ever")
+
+
+@tasks.task
 def later(tx, task):
     """Of a type that `chores` alone does not know."""
     tx.execute(EFFECT, [task.id, task.attempt])

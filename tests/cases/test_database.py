@@ -1,11 +1,23 @@
 """Cases about the server: it restarts, has no room, keeps old rows, or hides behind a pooler."""
 
+import random
+import secrets
 import time
+from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
+from runner.config import FleetConfig
+from runner.handling.looking import Looking
+from runner.registry import Registry
+from runner.store.claim import NO_BOUNDS
+from runner.wire import Token
 from tests import fleets
 from tests.cases.aftermath import Scene
+from tests.db.stage import add, announce, one
 from tests.hurting import Hurt, reconnect
 from tests.servers import wait_until
 
@@ -54,3 +66,113 @@ def test_p03_the_database_restarts(hurt: tuple[Hurt, Scene]) -> None:
 @pytest.mark.full
 def test_p03_the_database_is_away_for_a_minute(hurt: tuple[Hurt, Scene]) -> None:
     outages(hurt, 1000, 60.0)
+
+
+# -- P-24 -----------------------------------------------------------------------------------------
+
+ROOM = 12
+
+
+@pytest.fixture
+def crowded(scene: Scene) -> Iterator[str]:
+    """The URL for a login that may have 12 connections and no more (53300, as with a full server)."""
+    name = f"crowded_{secrets.token_hex(4)}"
+    role = sql.Identifier(name)
+    conn = scene.work.conn
+    conn.execute(
+        sql.SQL("create role {} login connection limit {}").format(role, sql.Literal(ROOM))
+    )
+    for what in ("all on schema runner, public", "all on all tables in schema runner, public"):
+        conn.execute(sql.SQL("grant {} to {}").format(sql.SQL(what), role))
+    conn.execute(sql.SQL("grant all on all sequences in schema runner to {}").format(role))
+    yield scene.work.url.replace("//postgres@", f"//{name}@")
+    conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
+
+
+@pytest.mark.case("P-24")
+def test_p24_fewer_connections_than_workers(scene: Scene, crowded: str) -> None:
+    """Those that fit work, the renewer first; the others try again quietly, and join when there is
+    room. It is said at start, with the arithmetic."""
+    work = scene.work
+    others = [psycopg.connect(crowded) for _ in range(4)]
+    with scene.fleet(procs=16, url=crowded) as fleet:
+        tasks = work.add("ordinary", 200)
+        wait_until(work.empty, 30)
+        few = len(work.workers())
+        assert 1 <= few <= ROOM - len(others) - 1
+        for other in others:
+            other.close()
+        wait_until(lambda: len(work.workers()) > few, 30, "others join")
+        tasks += work.add("ordinary", 200)
+        wait_until(work.empty, 30)
+        assert len(fleet.log().splitlines()) < 10, fleet.log()
+    work.exactly_once(tasks)
+
+
+# -- P-25 -----------------------------------------------------------------------------------------
+
+
+def blocks(conn: psycopg.Connection[Any]) -> int:
+    """Blocks of the task table and its indexes that were looked at so far."""
+    conn.execute("select pg_stat_force_next_flush()")
+    conn.execute("select pg_stat_clear_snapshot()")
+    query = """select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read
+               from pg_statio_user_tables where relid = 'runner.task'::regclass"""
+    return int(one(conn, query))
+
+
+def looking(conn: psycopg.Connection[Any]) -> Looking:
+    """What a worker claims with, where `urgent` comes before `flood`."""
+    registry = Registry()
+    for name in ("flood", "urgent"):
+        registry.add(lambda tx, task: None, name)
+    config = FleetConfig("postgresql://h/d", "tasks", fair=0.0, priorities={"urgent": 0})
+    worker = announce(conn, "flood", "urgent", lease=600.0)
+    rng = random.Random(1)
+    return Looking(conn, worker, config, None, registry, rng, NO_BOUNDS)  # type: ignore[arg-type]
+
+
+def claims_beside_an_old_snapshot(url: str, backlog: int, consumed: int) -> None:
+    with psycopg.connect(url, autocommit=True) as conn, psycopg.connect(url) as old:
+        add(conn, "flood", backlog)
+        add(conn, "urgent", 100)
+        conn.execute("analyze runner.task")
+        old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        old.execute("select count(*) from runner.task")
+        it = looking(conn)
+        done: list[Token] = []
+
+        def consume(count: int) -> set[str]:
+            types = set()
+            for _ in range(count // 50):
+                rows = it.claim(lambda _: 50, done, lambda: None, full=False)
+                done[:] = [Token(row.task_id, row.fence) for row in rows]
+                types |= {row.task_type for row in rows}
+            return types
+
+        def cost() -> int:
+            """Of ten claims; the least of five, because now and then the kinds are listed as well."""
+            found = []
+            for _ in range(5):
+                before = blocks(conn)
+                consume(500)
+                found.append(blocks(conn) - before)
+            return min(found)
+
+        assert consume(100) == {"urgent"}, "priorities come first, whatever the backlog"
+        fresh = cost()
+        consume(consumed)
+        assert cost() < 1.5 * fresh
+
+
+@pytest.mark.case("P-25")
+def test_p25_claims_beside_an_old_snapshot(fresh: str) -> None:
+    """Rows that were consumed under a held snapshot stay in the index; a claim does not wade through
+    them: counted in blocks, which a busy machine does not change."""
+    claims_beside_an_old_snapshot(fresh, 40_000, 15_000)
+
+
+@pytest.mark.case("P-25")
+@pytest.mark.full
+def test_p25_a_backlog_of_300_000(fresh: str) -> None:
+    claims_beside_an_old_snapshot(fresh, 300_000, 150_000)

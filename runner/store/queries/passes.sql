@@ -101,10 +101,6 @@ select distinct unnest(types) from runner.worker where runner_id = %(runner_id)s
 -- Hear of tasks that were added.
 listen runner;
 
--- name: ask
--- Finds out whether a silent link is dead.
-select 1;
-
 -- name: retry_within
 -- Whether a task that failed is due again within this time, in these queues (null: in every queue).
 select from runner.task
