@@ -5,6 +5,7 @@ while there are children.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from uuid import UUID, uuid4
@@ -17,6 +18,7 @@ from .permits import Permits
 from .roles.console import run_console
 from .roles.log import Log
 from .roles.maintainer import Maintainer
+from .roles.metrics import Metrics
 from .roles.renewer import Renewer
 from .roles.worker import Worker
 from .room import files_needed, make_room
@@ -74,7 +76,7 @@ def compose(
     plan = Plan(config, runner_id, bounds, types or TypeNames(), terminal)
     supervisor = Supervisor(
         config,
-        [plan.writer_role(), plan.renewer_role(), plan.maintainer_role(), plan.worker_role()],
+        plan.roles(),
         goal,
         plan.renewals,
         plan.tallies,
@@ -122,8 +124,39 @@ class Plan:
         self.wakes = [os.pipe() for _ in self.sets]
         for fd in (fd for pipe in self.wakes for fd in pipe):
             os.set_blocking(fd, False)
+        self.listening = _listen(config.metrics) if config.metrics else None
         most = config.drain.max_tasks if config.drain is not None else None
         self.permits = Permits(most, 2 * config.procs) if most is not None else None
+
+    def roles(self) -> list[Role]:
+        """Everybody that there is to be, in the order in which they start."""
+        roles = [
+            self.writer_role(),
+            self.renewer_role(),
+            self.maintainer_role(),
+            self.worker_role(),
+        ]
+        if self.config.metrics or self.config.metrics_file:
+            roles.append(self.metrics_role())
+        return roles
+
+    def metrics_role(self) -> Role:
+        """Serves the figures, or writes them to a file. The port is taken before anybody is forked: one
+        that cannot be had is told at once, and none is lost with a process."""
+        listening = self.listening
+
+        def main(seat: Seat, ends: Ends) -> int:
+            return Metrics(self.config, seat, ends).run()
+
+        return Role(
+            "metrics",
+            main,
+            stop_order=2,
+            dies_with_parent=True,
+            needs="renewer",
+            captures=True,
+            extra=lambda _: {} if listening is None else {"listening": listening.fileno()},
+        )
 
     def writer_role(self) -> Role:
         """Shows what goes on, and the log; the last to stop."""
@@ -222,6 +255,17 @@ class Plan:
 def _sets_of_queues(config: FleetConfig) -> list[tuple[str, ...] | None]:
     """The different sets of queues that slots serve, in the order of the slots."""
     return list(dict.fromkeys(config.queues_of_slot(slot) for slot in range(config.procs)))
+
+
+def _listen(address: tuple[str, int]) -> socket.socket:
+    """A listening socket; ConfigError where the address cannot be had."""
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=16)
+    except OSError as error:
+        why = f"cannot serve metrics on {host}:{port}: {error.strerror or error}"
+        raise ConfigError(why) from None
 
 
 def _has_terminal() -> bool:

@@ -14,6 +14,7 @@ from . import problems
 from .params import (
     MOST_PROCS,
     SHORTEST_POLL_SECONDS,
+    Address,
     Backoffs,
     Count,
     Duration,
@@ -107,6 +108,17 @@ _OPTIONS = (
         help="How long keys of completed tasks are remembered, or `forever`.",
     ),
     click.option(
+        "--metrics",
+        type=Address(),
+        metavar="[HOST]:PORT",
+        help="Serve Prometheus text there (loopback unless a host is given).",
+    ),
+    click.option(
+        "--metrics-file",
+        type=click.Path(dir_okay=False),
+        help="Write it there every 15 s, for a textfile collector.",
+    ),
+    click.option(
         "--connection-lifetime",
         type=Duration(1.0),
         default="30m",
@@ -153,6 +165,8 @@ def fleet_config(
         boot_timeout_seconds=options["boot_timeout"],
         keep_receipts_seconds=options["keep_receipts"],
         connection_seconds=options["connection_lifetime"],
+        metrics=options["metrics"],
+        metrics_file=options["metrics_file"],
         log_format=settings.log_format,
         log_level=settings.log_level(log_level),
         drain=drain,

@@ -136,6 +136,19 @@ class Priorities(Kind):
         return check_type(name), check_priority(whole_number(rank, -(10**9), 10**9))
 
 
+class Address(Kind):
+    """`:9187`, `0.0.0.0:9187` or `[::]:9187`."""
+
+    name = "address"
+
+    def parse(self, text: str) -> tuple[str, int]:
+        """Host and port; the host is the loopback where none is given."""
+        host, colon, port = text.rpartition(":")
+        if not colon:
+            raise ValueError(f"{text!a} has no port: :9187, or HOST:9187")
+        return host.strip("[]") or "127.0.0.1", whole_number(port, 0, 65535)
+
+
 class Backoffs(Kind):
     """`FIRST[:CAP]`."""
 

@@ -26,6 +26,7 @@ VERBS = (
     "check",
     "doctor",
     "health",
+    "metrics",
     "db",
     "demo",
 )

@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
             "renewing",
             "tally",
             "cgroup",
+            "files",
         ),
         "operating",
     ),
