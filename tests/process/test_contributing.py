@@ -101,7 +101,7 @@ def test_the_role_is_there_and_is_replaced(copy: Path, fresh: str, tmp_path: Pat
 def test_the_copy_keeps_the_rules(copy: Path) -> None:
     """Layers and style."""
     for command in (
-        ["pytest", "-q", "-p", "no:cacheprovider", "-k", "layer", "tests/unit/test_layers.py"],
+        ["pytest", "-q", "-p", "no:cacheprovider", "-k", "way", "tests/unit/test_layers.py"],
         ["ruff", "check", *(name for name in ADDED if name.endswith(".py"))],
         ["ruff", "format", "--check", *(name for name in ADDED if name.endswith(".py"))],
     ):
