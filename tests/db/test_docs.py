@@ -1,6 +1,6 @@
 """Every Python and SQL snippet of the documents, run in its order, and what the runner makes of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,13 @@ class Mailer:
 class Storage:
     """A service that keeps the last state, and refuses an older fence."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Callable[[], list[str]]) -> None:
         self.of: dict[str, tuple[int, str]] = {}
+        self.server = server
+        self.transactions: list[str] = []
 
     def put(self, name: str, text: str, fence: int) -> None:
+        self.transactions = self.server()
         if fence < self.of.get(name, (0, ""))[0]:
             raise PermissionError("there is a newer holder")
         self.of[name] = (fence, text)
@@ -118,7 +121,16 @@ def django(db_url: str) -> Iterator[None]:
 
 @pytest.fixture
 def page(db: Connection, db_url: str, engine: sqlalchemy.Engine, django: None) -> Page:
-    services = {"payments": Payments(), "mailer": Mailer(), "storage": Storage(), "engine": engine}
+    query = """select application_name from pg_stat_activity
+               where datname = current_database() and xact_start is not null
+               and pid <> pg_backend_pid()"""
+
+    def transactions() -> list[str]:
+        with psycopg.connect(db_url, autocommit=True) as conn:
+            return [row[0] for row in conn.execute(query)]
+
+    storage = Storage(transactions)
+    services = {"payments": Payments(), "mailer": Mailer(), "storage": storage, "engine": engine}
     return Page(ROOT / "docs" / "handlers.md", db, db_url, **services)
 
 
@@ -159,6 +171,16 @@ def test_an_older_holder_is_refused(page: Page) -> None:
     with pytest.raises(PermissionError):
         storage.put("report", "late", fence=older)
     assert storage.of["report"][1] == "second"
+
+
+def test_long_work_holds_no_transaction(page: Page) -> None:
+    page.db.execute("insert into photo values ('long.jpg')")
+    assert page.run("publish_photo", {"path": "long.jpg"}).ok == 2
+    assert page.names["storage"].transactions == []
+    assert one(page.db, "select count(*) from thumbnail where path = 'long.jpg'") == 1
+    with psycopg.connect(page.names["DSN"]) as conn:  # one would have been seen
+        conn.execute("select 1")
+        assert len(page.names["storage"].server()) == 1
 
 
 def test_an_outbox_and_a_lost_answer_send_one_mail(page: Page) -> None:
