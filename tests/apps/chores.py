@@ -172,6 +172,13 @@ def prints(tx, task):
     print("and to stderr", file=sys.stderr)
 
 
+@tasks.task
+def chatty(tx, task):
+    """More lines than fit into the pipe of the log."""
+    for number in range(6000):
+        print(f"{number} " + "x" * 300)
+
+
 @tasks.task(max_attempts=2)
 def chooses(tx, task):
     """Ends as its params say."""
