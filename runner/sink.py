@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import stat
+import sys
 import time
 
 PIECE = 4096  # PIPE_BUF: a pipe that select calls writable takes so much without blocking
@@ -38,6 +39,12 @@ class Sink:
         if not self.closed:
             self._pending += data
             self.flush()
+
+    def say(self, line: str) -> None:
+        """Add a line in the encoding of standard error: to a terminal of another one the bytes of UTF-8
+        may be orders. What it cannot say is escaped."""
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        self.write(line.encode(encoding, "backslashreplace") + b"\n")
 
     def flush(self) -> None:
         """Write as much as is taken without waiting."""

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from tests.logins import as_chosen
 from tests.servers import gone, wait_until
-from tests.ttys import Tty
+from tests.terminals import Pty
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("--lease", "5s", "--renew", "1s", "--grace", "3s", "--poll", "1s", "--backoff", "200ms:1s")
@@ -29,12 +29,17 @@ class Fleet:
     process: subprocess.Popen[bytes]
     directory: Path
     log_path: Path
+    terminal: Pty | None = None
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def log(self) -> str:
+        """What it has said, to its terminal if it has one."""
+        if self.terminal is not None:
+            self.terminal.pump()
+            return self.terminal.sent.decode("utf-8", "replace")
         return self.log_path.read_text("utf-8", "replace")
 
     def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 20) -> int:
@@ -135,7 +140,7 @@ def running(
     verb: str = "start",
     app: str = "tests.apps.chores",
     under: Sequence[str] = (),
-    on: Tty | None = None,
+    on: Pty | None = None,
     **extra: str,
 ) -> Iterator[Fleet]:
     """The command at work; killed at the end if it is still there. `extra` is for its environment;
@@ -146,13 +151,13 @@ def running(
     command += [app, "--app-dir", str(ROOT), *QUICK, *options]
     env = environment(directory, DATABASE_URL=as_chosen(url), **extra)
     if on is not None:
-        process, log_path = on.start(command, env=env, cwd=directory), on.copy
+        process = on.start(command, directory, env)
     else:
         with log_path.open("wb") as log:
             process = subprocess.Popen(
                 command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory
             )
-    fleet = Fleet(process, directory, log_path)
+    fleet = Fleet(process, directory, log_path, on)
     try:
         yield fleet
     finally:

@@ -27,10 +27,13 @@ class Pty:
         self.screen = pyte.Screen(columns, lines)
         self.stream = pyte.ByteStream(self.screen)
         self.sent = b""
+        self.closed = False
         self.resize(columns, lines)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, command: Sequence[str], cwd: Path, env: dict[str, str]) -> None:
+    def start(
+        self, command: Sequence[str], cwd: Path, env: dict[str, str]
+    ) -> "subprocess.Popen[bytes]":
         """Run a command with the terminal as its own, in its foreground."""
         self.process = subprocess.Popen(
             command,
@@ -42,6 +45,7 @@ class Pty:
             start_new_session=True,
             preexec_fn=self._own_terminal,
         )
+        return self.process
 
     def _own_terminal(self) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -60,13 +64,20 @@ class Pty:
     def pump(self, seconds: float = 0.0) -> None:
         """Read what has been sent, and for so long what still comes."""
         end = time.monotonic() + seconds
-        while select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]:
+        while (
+            not self.closed
+            and select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]
+        ):
             try:
                 data = os.read(self.master, 65536)
             except OSError:  # the last one who had it open is gone
                 return
             self.sent += data
             self.stream.feed(data)
+
+    def _sent_before(self, end: float) -> bool:
+        left = max(0.0, end - time.monotonic())
+        return bool(select.select([self.master], [], [], left)[0])
 
     def text(self) -> str:
         """What stands on the screen."""
@@ -119,6 +130,8 @@ class Pty:
             except AssertionError:
                 self.process.kill()
                 self.process.wait()
+        self.pump()
+        self.closed = True
         os.close(self.master)
         os.close(self.slave)
 
@@ -128,8 +141,15 @@ def terminal(
     command: Sequence[str], cwd: Path, env: dict[str, str], columns: int = 100, lines: int = 34
 ) -> Iterator[Pty]:
     """A command on a terminal of its own."""
+    with bare_terminal(columns, lines) as one:
+        one.start(command, cwd, {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | env)
+        yield one
+
+
+@contextmanager
+def bare_terminal(columns: int = 100, lines: int = 34) -> Iterator[Pty]:
+    """A terminal with nothing on it yet."""
     one = Pty(columns, lines)
-    one.start(command, cwd, {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | env)
     try:
         yield one
     finally:

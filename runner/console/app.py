@@ -259,8 +259,7 @@ class App:
                 self._write_line(record)
 
     def _write_line(self, record: Record) -> None:
-        line = (self.fleet.format if self.fleet else as_text)(record)
-        self.terminal.sink.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        self.terminal.sink.say((self.fleet.format if self.fleet else as_text)(record))
 
     # -- what goes out ----------------------------------------------------------------------------
 

@@ -50,4 +50,4 @@ class Log:
     def write(self) -> None:
         """One line a record. A closed stderr ends the log, not the fleet."""
         for record in self.records.read():
-            self.sink.write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
+            self.sink.say(self.format(record))

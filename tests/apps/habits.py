@@ -190,3 +190,12 @@ def talks(tx, task):
     print("x" * 100_000)
     print("no end of line", end="")
     tx.execute(EFFECT, [task.id, task.attempt])
+
+
+def _says_its_name(tx, task):
+    print(f"{task.type} says so")
+    tx.execute(EFFECT, [task.id, task.attempt])
+
+
+for _name in ("привет", "🎉 fête", "日本語"):
+    tasks.task(_name)(_says_its_name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from runner import kernel
 from tests import fleets, servers
 from tests.servers import wait_until
-from tests.ttys import Tty
+from tests.terminals import Pty
 
 ERROR = re.compile(r"^(?:\d\d:\d\d:\d\d ERROR|runner: error:|Traceback).*$", re.MULTILINE)
 DEAD = r"task \d+ \(.*\) is dead after "  # what is told of every task that dies
@@ -42,7 +42,7 @@ class Scene:
         procs: int = 4,
         verb: str = "start",
         under: Sequence[str] = (),
-        on: Tty | None = None,
+        on: Pty | None = None,
         **extra: str,
     ) -> Iterator[fleets.Fleet]:
         """A command at work. `ends`: the code with which it has ended, or is about to, when the block is
