@@ -21,6 +21,7 @@ from .family import Family
 from .feed import Feed
 from .goals import Goal
 from .leases import RENEWER, Leases
+from .notify import Notify
 from .renewals import Renewals
 from .role import Role
 from .signals import Traps
@@ -75,6 +76,7 @@ class Supervisor:
         )
         self.log = family.log
         self.suspension = Suspension(family)
+        self.notify = Notify()
         self._feed = feed
         self._reader = EventReader()
         self._strays_told = 0
@@ -101,6 +103,7 @@ class Supervisor:
     def turn(self) -> None:
         """Look at everybody."""
         self.leases.renew()
+        self.notify.feed(now())
         self.leases.kill_overdue()
         self.leases.hand_back()
         self.tell_counts()
@@ -111,6 +114,7 @@ class Supervisor:
     def open(self) -> None:
         """Take the signals, and open the selector."""
         self.traps = Traps()
+        self.notify.open()
         self.family.selector.register(self.traps.fd, selectors.EVENT_READ)
         self.family.selector.register(self.events, selectors.EVENT_READ)
         os.set_blocking(self.events, False)
@@ -121,6 +125,7 @@ class Supervisor:
         for child in self.family:
             self.deaths.bury(child)
         self.traps.close()
+        self.notify.close()
         self.family.selector.close()
 
     def over(self) -> bool:
@@ -171,6 +176,7 @@ class Supervisor:
     def _tell_stop(self) -> None:
         busy = sum(child.work is not None for child in self.family.workers())
         text = f"stopping ({self.course.reason})"
+        self.notify.stopping(text)
         if busy:
             who = "1 task has" if busy == 1 else f"{busy} tasks have"
             text += f": {who} up to {self.config.grace_seconds:g} s"
@@ -212,6 +218,7 @@ class Supervisor:
                     self.renewals.start_over()
             case Kind.REGISTERED:
                 self.renewals.due_at = now()
+                self.notify.ready(f"{self.config.procs} workers")
             case Kind.STARTED:
                 view.starts += 1
             case Kind.DONE:

@@ -250,3 +250,16 @@ def leaks(tx, task):
     for _ in range(task.params.get("megabytes", 8)):
         _kept.append(bytearray(os.urandom(1 << 20)))
     tx.execute(EFFECT, [task.id, task.attempt])
+
+
+@tasks.task
+def environ(tx, task):
+    """What a program that a handler starts has in its environment."""
+    with (_directory() / "environ").open("wb") as file:
+        subprocess.run(["env"], stdout=file, check=True)
+
+
+@tasks.task
+def orphans(tx, task):
+    """Leaves a program whose parent is gone at once."""
+    subprocess.run(["sh", "-c", "sleep 0.2 & exit 0"], check=True)
