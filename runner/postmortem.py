@@ -6,10 +6,8 @@ by itself, at a signal shortly before a kill. That works while the handler is st
 
 import contextlib
 import faulthandler
-import fcntl
 import os
 import signal
-import tempfile
 from pathlib import Path
 
 SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 3  # nothing that an app would use
@@ -17,17 +15,6 @@ AHEAD_SECONDS = 0.25  # by which the stack is asked for before a kill
 LONGEST = 3000  # characters
 MIB = 1 << 20
 _OURS = tuple(f'"{Path(__file__).parent}/{room}/' for room in ("handling", "registry", "roles"))
-
-
-def new_file() -> int:
-    """A file that both will have open; what is written goes to its end."""
-    try:
-        fd = os.memfd_create("runner-stack")
-    except AttributeError:  # not Linux
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
-    return fd
 
 
 def be_ready(fd: int) -> None:

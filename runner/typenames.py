@@ -5,21 +5,18 @@ the maintainer and a drain's summary read it.
 """
 
 import contextlib
-import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Collection
+
+from .memfile import new_file
 
 
 class TypeNames:
     """The file, shared by all processes that are forked after it was made."""
 
     def __init__(self) -> None:
-        with tempfile.TemporaryFile() as file:
-            self.fd = os.dup(file.fileno())
-        flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
-        fcntl.fcntl(self.fd, fcntl.F_SETFL, flags | os.O_APPEND)
+        self.fd = new_file()
 
     def tell(self, names: Collection[str]) -> None:
         """Add these; one `write`, so whole. What is there is not added again: workers come and go."""

@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import kernel, postmortem, room
+from .. import kernel, memfile, room
 from ..clock import now
 from ..inherited import forget_streams
 from ..seat import Ends, Seat
@@ -69,7 +69,7 @@ def _pipes(count: int) -> list[tuple[int, int]]:
 
 def _new_stack(pipes: list[tuple[int, int]]) -> int:
     try:
-        return postmortem.new_file()
+        return memfile.new_file()
     except OSError:
         _close(pipes)
         raise

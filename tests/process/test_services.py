@@ -129,6 +129,21 @@ def test_as_process_1(fresh: str, tmp_path: Path) -> None:
                 process.wait()
 
 
+def test_with_a_root_that_is_read_only(fresh: str, tmp_path: Path) -> None:
+    """Nothing is written anywhere, /tmp included."""
+    seal = 'mount --make-rprivate / && mount -o remount,ro,bind / && ! touch "$0" && exec "$@"'
+    under = ["unshare", "--mount", "sh", "-c", seal, str(tmp_path / "probe")]
+    if subprocess.run([*under, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no name space of mounts can be made here")
+    with work(fresh, tmp_path) as queue:
+        queue.add("noop", 50)
+        queue.add("boom", 1)
+        with running(fresh, tmp_path, procs=2, under=under) as fleet:
+            wait_until(queue.only_dead, 30, "all done or dead")
+            assert fleet.stop() == 0
+        assert "Traceback" not in fleet.log()
+
+
 def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 

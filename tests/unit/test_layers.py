@@ -36,6 +36,7 @@ LAYERS: list[tuple[str, ...]] = [
             "tally",
             "cgroup",
             "files",
+            "memfile",
         ),
         "operating",
     ),
