@@ -8,9 +8,10 @@ import random
 from dataclasses import dataclass
 
 from .backoff import Backoff
-from .wire import How, Outcome
+from .wire import How, Outcome, Token
 
 INTERRUPTED_TOO_OFTEN = "interrupted too often"
+NOTHING = Token(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Claim:
     max_attempts: int
     released: int
     solo: bool
+
+    @property
+    def token(self) -> Token:
+        """Its name among all claims: of several in one statement the fences may be the same."""
+        return Token(self.task_id, self.fence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +143,15 @@ class Judge:
             cause,
         )
 
-    def settled(self, claim: Claim, how: How, cause: str, started_fence: int) -> Verdict:
-        """A claim whose worker is gone; `started_fence` is that of the one it had begun, or 0."""
+    def settled(self, claim: Claim, how: How, cause: str, begun: Token = NOTHING) -> Verdict:
+        """A claim whose worker is gone; `begun` is the one that it had begun."""
         if how is How.SWEPT:
             # Nobody is left who knows whether it had begun. The first time it is given the benefit of
             # the doubt; from then on it runs alone, so that the next time it is known.
             if claim.solo:
                 return self.failed(claim, cause)
             return self.interrupted(claim, cause, solo=True)
-        if claim.fence != started_fence:
+        if claim.token != begun:
             return self.released(claim, started=False)
         if how is How.DIED:
             return self.failed(claim, cause)

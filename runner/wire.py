@@ -211,6 +211,11 @@ class Settle:
     type: int = 0  # number of the type of the task that it had begun; stays with the parent
     seconds: float = 0.0  # for how long that had run; stays with the parent
 
+    @property
+    def begun(self) -> Token:
+        """The claim that it had begun."""
+        return Token(self.task, self.fence)
+
 
 @dataclass(slots=True, frozen=True)
 class HandBack:

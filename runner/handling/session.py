@@ -130,11 +130,11 @@ class Former:
         Its old session is ended first. Then a row that is still there was not completed, and one that
         is gone was: its deletion and its effect are one transaction.
         """
-        judgements = {left.claim.fence: left.judgement for left in self.left}
+        judgements = {left.claim.token: left.judgement for left in self.left}
         ending.terminate_backend(conn, self.worker_id)
 
         def judge(claim: Claim) -> Verdict:
-            return judgements.get(claim.fence, released)(claim)
+            return judgements.get(claim.token, released)(claim)
 
         ended = ending.settle(conn, self.worker_id, judge, done=self.done)
         if ended is None:

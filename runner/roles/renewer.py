@@ -189,8 +189,8 @@ class Renewer:
 
     def verdict(self, claim: Claim, settle: Settle) -> Verdict:
         """What becomes of a claim of a dead worker."""
-        verdict = self.judge.settled(claim, settle.how, settle.cause, settle.fence)
-        if claim.fence != settle.fence:
+        verdict = self.judge.settled(claim, settle.how, settle.cause, settle.begun)
+        if claim.token != settle.begun:
             return verdict
         return replace(verdict, post_mortem=settle.post_mortem)
 

@@ -94,7 +94,7 @@ def sweep(
 
 def _take(conn: psycopg.Connection[Any], lease: Lease[UUID], judge: Judge) -> list[ending.Ended]:
     def swept(claim: Claim) -> Verdict:
-        return judge.settled(claim, How.SWEPT, SWEPT, 0)
+        return judge.settled(claim, How.SWEPT, SWEPT)
 
     ending.terminate_backend(conn, lease.id)
     try:

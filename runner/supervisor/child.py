@@ -38,6 +38,10 @@ class Work:
     ending: bool = False
     progress: tuple[int, int] | None = None  # so much of so much, as its handler told
 
+    def is_of(self, event: Event) -> bool:
+        """Whether an event speaks of this claim."""
+        return (self.task, self.fence) == (event.task, event.fence)
+
 
 @dataclass(slots=True, frozen=True)
 class Doom:
@@ -126,6 +130,7 @@ class Child:
             case Kind.REGISTERED:
                 self.registered = True
                 self.former.clear()
+                self.done_tasks.clear()  # deleted when the former identity was settled
                 self.work = None
             case Kind.STARTED:
                 limit_at = event.at or None
@@ -139,14 +144,14 @@ class Child:
                 self.idle = self.handed_back = False
             case Kind.DONE:
                 self.done_tasks.append(Token(event.task, event.fence))
-                if self.work and self.work.fence == event.fence:
+                if self.work and self.work.is_of(event):
                     self.work = None
             case Kind.CLEARED:
                 for _ in range(min(event.count, len(self.done_tasks))):
                     self.done_tasks.popleft()
-            case Kind.ENDING if self.work and self.work.fence == event.fence:
+            case Kind.ENDING if self.work and self.work.is_of(event):
                 self.work.ending = True
-            case Kind.FINISHED if self.work and self.work.fence == event.fence:
+            case Kind.FINISHED if self.work and self.work.is_of(event):
                 self.work = None
             case Kind.IDLE:
                 self.work = None

@@ -212,10 +212,8 @@ class Supervisor:
         child.hear(event, now())
         view = self.course.view
         match event.kind:
-            case Kind.HELLO if first_hello:
-                self.starts.succeeded(child.role.name)
-                if child.role.name == RENEWER:
-                    self.renewals.start_over()
+            case Kind.HELLO:
+                self._greet(child, first_hello)
             case Kind.REGISTERED:
                 self.renewals.due_at = now()
                 self.notify.ready(f"{self.config.procs} workers")
@@ -234,6 +232,14 @@ class Supervisor:
                 view.retry_is_near = bool(event.flag)
             case _:
                 self.leases.hear(event)
+
+    def _greet(self, child: Child, first: bool) -> None:
+        if first:
+            self.starts.succeeded(child.role.name)
+        if child.role.name == RENEWER:
+            self.leases.forget_answer()
+            if first:
+                self.renewals.start_over()
 
     def _count(self, child: Child, outcome: Outcome, seconds: float) -> None:
         self.course.ended(outcome, child.type, seconds)

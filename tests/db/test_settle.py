@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from runner.judge import NOTHING
 from runner.store import ending
 from runner.store.connect import connect
 from runner.wire import How, Outcome, Token
@@ -17,7 +18,7 @@ KIND = ("default", "t", 5)
 
 
 def settle(
-    conn: psycopg.Connection, worker: UUID, how: How = How.DIED, begun: int = 0
+    conn: psycopg.Connection, worker: UUID, how: How = How.DIED, begun: Token = NOTHING
 ) -> list[ending.Ended] | None:
     return ending.settle(conn, worker, lambda claim: JUDGE.settled(claim, how, "why", begun))
 
@@ -95,7 +96,7 @@ def test_what_it_had_begun_and_what_it_had_not(db: Connection) -> None:
     add(db, count=3)
     claimer = Claimer(db, "t").know(KIND)
     begun, *rest = claimer.claim(wanted=3)
-    ended = settle(db, claimer.worker_id, begun=begun.fence)
+    ended = settle(db, claimer.worker_id, begun=begun.claim.token)
     assert ended is not None
     by_id = {found.task_id: found.verdict for found in ended}
     assert (by_id[begun.task_id].state, by_id[begun.task_id].attempt) == ("scheduled", 1)
@@ -110,7 +111,7 @@ def test_a_death_at_the_last_attempt_is_the_end(db: Connection) -> None:
     (task,) = add(db, attempt=4, max_attempts=5, last_error="ValueError: before")
     claimer = Claimer(db, "t").know(KIND)
     (found,) = claimer.claim()
-    (ended,) = settle(db, claimer.worker_id, begun=found.fence) or ()
+    (ended,) = settle(db, claimer.worker_id, begun=found.claim.token) or ()
     assert ended.verdict.outcome is Outcome.DEAD
     stored = row(db, task)
     assert (stored.state, stored.attempt, stored.last_error) == ("dead", 5, "ValueError: before")
@@ -151,7 +152,7 @@ def test_settle_waits_for_a_completion_and_leaves_what_was_done(
         psycopg.connect(db_url, autocommit=True) as other,
     ):
         ending.complete(worker, claimer.worker_id, task, found.fence)
-        call = Background(lambda: settle(other, claimer.worker_id, begun=found.fence))
+        call = Background(lambda: settle(other, claimer.worker_id, begun=found.claim.token))
         until_blocked(db, other, call)
         worker.commit()
         assert call.result() == []

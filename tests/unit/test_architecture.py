@@ -10,7 +10,7 @@ from itertools import product
 from runner.backoff import Backoff
 from runner.judge import Claim, Judge, Verdict
 from runner.statements import statements
-from runner.wire import How
+from runner.wire import How, Token
 from tests.docs import ROOT, blocks
 from tests.unit.test_layers import LAYERS
 
@@ -57,7 +57,9 @@ def verdicts() -> list[Verdict]:
         found += [judge.failed(claim, "x"), judge.failed(claim, "x", final=True)]
         found += [judge.snoozed(claim, 1), judge.ungrouped(claim), judge.interrupted(claim, "x")]
         found += [judge.released(claim, started=begun) for begun in (False, True)]
-        found += [judge.settled(claim, how, "x", fence) for how in How for fence in (0, 7)]
+        found += [
+            judge.settled(claim, how, "x", Token(1, fence)) for how in How for fence in (0, 7)
+        ]
     return found
 
 

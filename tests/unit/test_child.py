@@ -174,6 +174,19 @@ def test_a_new_identity_begins_without_a_lease() -> None:
     assert child.hello_at == 101.0
 
 
+def test_what_a_former_identity_was_through_with_is_deleted_by_its_settle() -> None:
+    history = History().ready().hears(105.0, Kind.DONE, task=5, fence=50)
+    history.hears(120.0, Kind.HELLO, worker=NEW_ID)
+    assert list(history.child.done_tasks) == [(5, 50)]
+    assert not history.hears(121.0, Kind.REGISTERED, worker=NEW_ID).child.done_tasks
+
+
+def test_two_claims_with_one_fence_are_told_apart() -> None:
+    """Of a batch that was claimed within a microsecond."""
+    history = History().working(limit_at=115.0).hears(114.0, Kind.ENDING, task=6, fence=50)
+    assert history.doom().why is Why.LIMIT
+
+
 def test_two_identities_lost_before_one_is_registered_are_both_remembered() -> None:
     history = History().working()
     history.hears(120.0, Kind.HELLO, worker=NEW_ID).hears(121.0, Kind.HELLO, worker=b"c" * 16)

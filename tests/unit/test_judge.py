@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backoff import Backoff
-from runner.judge import INTERRUPTED_TOO_OFTEN, Claim, Judge, Verdict
-from runner.wire import How, Outcome
+from runner.judge import INTERRUPTED_TOO_OFTEN, NOTHING, Claim, Judge, Verdict
+from runner.wire import How, Outcome, Token
 
 JUDGE = Judge(Backoff(jitter=0.0), random.Random(1))
 CLAIM = Claim(task_id=1, fence=900, attempt=2, max_attempts=5, released=0, solo=False)
@@ -76,7 +76,7 @@ def test_a_stop_refunds_and_counts_only_what_had_started() -> None:
 def test_a_graceful_stop_is_never_bounded() -> None:
     claim = replace(CLAIM, attempt=1, max_attempts=1, released=10_000)
     assert JUDGE.released(claim, started=True).state == "ready"
-    assert JUDGE.settled(claim, How.STOPPED, "stopped", claim.fence).state == "ready"
+    assert JUDGE.settled(claim, How.STOPPED, "stopped", claim.token).state == "ready"
 
 
 def test_an_interruption_refunds_counts_and_waits() -> None:
@@ -111,7 +111,7 @@ def test_interrupted_more_than_three_times_its_attempts_is_death(most: int) -> N
 def test_settling_what_had_begun(
     how: How, outcome: Outcome, state: str, attempt: int, released: int, delay: float
 ) -> None:
-    verdict = JUDGE.settled(CLAIM, how, "why", CLAIM.fence)
+    verdict = JUDGE.settled(CLAIM, how, "why", CLAIM.token)
     assert (verdict.outcome, verdict.state) == (outcome, state)
     assert (verdict.attempt, verdict.released) == (attempt, released)
     assert verdict.delay_seconds == delay
@@ -119,25 +119,33 @@ def test_settling_what_had_begun(
 
 
 @pytest.mark.parametrize("how", set(How) - {How.SWEPT})
-@pytest.mark.parametrize("begun", [0, CLAIM.fence - 1, CLAIM.fence + 1])
-def test_settling_what_had_not_begun_costs_nothing(how: How, begun: int) -> None:
+@pytest.mark.parametrize(
+    "begun",
+    [
+        NOTHING,
+        Token(CLAIM.task_id, CLAIM.fence - 1),
+        Token(CLAIM.task_id, CLAIM.fence + 1),
+        Token(CLAIM.task_id + 1, CLAIM.fence),  # claimed in the same microsecond
+    ],
+)
+def test_settling_what_had_not_begun_costs_nothing(how: How, begun: Token) -> None:
     verdict = JUDGE.settled(CLAIM, how, "why", begun)
     assert verdict == Verdict(Outcome.RELEASED, "ready", 1, 0, False)
 
 
 def test_a_death_at_the_last_attempt() -> None:
-    verdict = JUDGE.settled(LAST, How.DIED, "SIGSEGV", LAST.fence)
+    verdict = JUDGE.settled(LAST, How.DIED, "SIGSEGV", LAST.token)
     assert (verdict.outcome, verdict.state, verdict.cause) == (Outcome.DEAD, "dead", "SIGSEGV")
     assert verdict.failed
 
 
 def test_a_sweep_doubts_once_and_then_charges() -> None:
-    first = JUDGE.settled(CLAIM, How.SWEPT, "lease expired", 0)
+    first = JUDGE.settled(CLAIM, How.SWEPT, "lease expired")
     assert (first.state, first.attempt, first.released, first.solo) == ("scheduled", 1, 1, True)
     again = replace(CLAIM, solo=True, released=1)
-    second = JUDGE.settled(again, How.SWEPT, "lease expired", 0)
+    second = JUDGE.settled(again, How.SWEPT, "lease expired")
     assert (second.state, second.attempt, second.failed) == ("scheduled", 2, True)
-    last = JUDGE.settled(replace(again, attempt=5), How.SWEPT, "lease expired", 0)
+    last = JUDGE.settled(replace(again, attempt=5), How.SWEPT, "lease expired")
     assert last.state == "dead"
 
 
@@ -156,7 +164,7 @@ def test_solo_is_kept_by_whatever_else_happens(solo: bool) -> None:
 def test_a_swept_task_cannot_be_swept_for_ever() -> None:
     claim = replace(CLAIM, attempt=1)
     for _ in range(20):
-        verdict = JUDGE.settled(claim, How.SWEPT, "lease expired", 0)
+        verdict = JUDGE.settled(claim, How.SWEPT, "lease expired")
         if verdict.state == "dead":
             return
         claim = replace(
@@ -183,7 +191,7 @@ def test_every_verdict_satisfies_the_constraints_of_the_table(
     claim: Claim, how: How, begun: bool
 ) -> None:
     verdicts = [
-        JUDGE.settled(claim, how, "why", claim.fence if begun else 0),
+        JUDGE.settled(claim, how, "why", claim.token if begun else NOTHING),
         JUDGE.failed(claim, "x"),
         JUDGE.snoozed(claim, 1),
         JUDGE.interrupted(claim, "x"),
