@@ -16,6 +16,7 @@ from runner.supervisor.child import Child, Why
 from runner.supervisor.goals import RunForever
 from runner.supervisor.reaper import Death
 from runner.supervisor.role import Role
+from runner.supervisor.tallies import Tallies
 from runner.wire import Event, Order
 
 from .database import Database
@@ -58,6 +59,9 @@ class Kernel:
     def rss_of(self, pid: int) -> int:
         return 0
 
+    def oom_kills(self) -> int:
+        return 0
+
     def next_dead(self) -> int | None:
         return self.fleet.zombies[0] if self.fleet.zombies else None
 
@@ -90,6 +94,7 @@ def played() -> Iterator[None]:
         (module, "now", virtual_now) for module in (course, deaths, leases, staff, supervisor)
     ]
     targets += [(module, "kernel", KERNEL) for module in (deaths, renewals, supervisor)]
+    targets += [(deaths, "cgroup", KERNEL)]
     targets += [(module, "reaper", KERNEL) for module in (deaths, family)]
     targets += [(supervisor, "Family", PlayedFamily)]
     patches = [patch.object(module, name, value) for module, name, value in targets]
@@ -198,7 +203,8 @@ class Fleet:
         asks.fleet = self
         asks.renewer_end.setblocking(False)
         goal = RunForever(self.config.procs)
-        self.supervisor = Parent(self.config, roles, goal, asks, (-1, -1), -1)
+        self.tallies = Tallies()
+        self.supervisor = Parent(self.config, roles, goal, asks, self.tallies, (-1, -1), -1)
         self.supervisor.fleet = self
         self.wake(self.world.time)
 
@@ -238,6 +244,7 @@ class Fleet:
                 os.close(child.tokens)
         self.supervisor.renewals.parent_end.close()
         self.supervisor.renewals.renewer_end.close()
+        self.tallies.close()
 
     def close(self) -> None:
         """The history is over."""
