@@ -45,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
     edit(path / "runner/cli/root.py", '    "workers",\n', '    "workers",\n    "age",\n')
     fleet = path / "runner/fleet.py"
     edit(fleet, "from .roles.log import", "from .roles.pulse import Pulse\nfrom .roles.log import")
-    edit(fleet, "plan.worker_role()]", "plan.worker_role(), plan.pulse_role()]")
+    edit(fleet, "self.worker_role(),", "self.worker_role(), self.pulse_role(),")
     return path
 
 
