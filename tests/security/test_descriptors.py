@@ -46,7 +46,7 @@ def test_nobody_holds_what_is_not_theirs(fresh: str, tmp_path: Path) -> None:
             theirs = {pid: census(pid) for pid in programs if process_state(pid)}
     assert len(children) == WORKERS + 3
     assert len(theirs) == 3
-    _check_sockets(seen, fleet.pid)
+    _check_sockets(seen, set(workers.values()), fleet.pid)
     _check_pipes(seen, set(workers.values()), fleet.pid)
     for held in theirs.values():
         # Its streams, and the life pipe of none: nothing of ours.
@@ -58,19 +58,22 @@ def _sessions(queue: Work) -> list[int]:
     return [row[0] for row in queue.conn.execute(query)]
 
 
-def _check_sockets(seen: dict[int, dict[int, tuple[str, str]]], parent: int) -> None:
+def _check_sockets(
+    seen: dict[int, dict[int, tuple[str, str]]], workers: set[int], parent: int
+) -> None:
     """A connection to the database belongs to one process; the parent has none."""
     holders = defaultdict(set)
     for pid, held in seen.items():
         for target, _ in held.values():
             if target.startswith("socket:"):
                 holders[target].add(pid)
-    # The pair over which the parent asks the renewer is the parent's, one end of it the renewer's.
+    # The pairs over which the parent asks the renewer, and hands figures to the maintainer.
     shared = {target: pids for target, pids in holders.items() if len(pids) > 1}
     assert all(parent in pids and len(pids) == 2 for pids in shared.values()), shared
-    assert len(shared) <= 1, shared
+    assert not any(pids & workers for pids in shared.values()), shared
+    assert len(shared) <= 2, shared
     mine = [target for target, pids in holders.items() if pids == {parent}]
-    assert len(mine) <= 3, mine  # its end of that pair, and the pair that signals wake it by
+    assert len(mine) <= 4, mine  # its ends of those pairs, and the pair that signals wake it by
 
 
 def _check_pipes(
