@@ -1,6 +1,7 @@
 """What goes to stdout: a table on a terminal, TSV with a header elsewhere, JSON when asked for."""
 
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -108,8 +109,10 @@ def write_rows(
     if on_terminal():
         _write_table(names, list(records), title)
     else:
+        coming = iter(records)
+        first = list(itertools.islice(coming, 1))  # no header before an error
         write("\t".join(names) + "\n")
-        for record in records:
+        for record in itertools.chain(first, coming):
             write("\t".join(_as_tsv(record.get(name)) for name in names) + "\n")
 
 

@@ -208,4 +208,9 @@ def as_runner_error(error: psycopg.Error, url: str) -> RunnerError:
     text = redact(text, password(url))
     if _REFUSED.search(text):
         return ConfigError(f"cannot use the database at {where}: {text}")
+    if "session is read-only" in text:
+        return DatabaseUnreachable(
+            f"the database at {where} is read-only: a standby, or made so",
+            hint="give the primary, or several hosts: host1,host2",
+        )
     return DatabaseUnreachable(f"cannot reach the database at {where}: {text}")

@@ -22,66 +22,6 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ("start --procs 0", "--procs: 0 is too few: at least 1"),
-        ("start --procs -1", "--procs: -1 is too few: at least 1"),
-        ("start --procs abc", "--procs: 'abc' is no whole number"),
-        ("start --procs 1e9", "--procs: '1e9' is no whole number"),
-        ("start --procs 1000000000", "--procs: 1000000000 is too many: at most 1000"),
-        ("start --lease 2s", "--lease 2s is too short: at least 3s"),
-        ("start --renew 15s", "--renew 15s must be above 0 and at most a third of --lease 30s"),
-        ("start --renew 0", "--renew 0s must be above 0 and at most a third of --lease 30s"),
-        ("start --lease nan", "--lease: 'nan' is no duration"),
-        ("start --queue =2", "--queue: empty"),
-        ("start --queue a,,b", "--queue: empty"),
-        ("start --queue a=0", "--queue: 0 is too few: at least 1"),
-        ("start --queue a=x", "--queue: 'x' is no whole number"),
-        ("start --queue a,a", "--queue a is given twice"),
-        (f"start --queue {'ä' * 32}", "--queue: longer than 63 bytes in UTF-8"),
-        ("start --queue a\x1b[2J", "--queue: holds a character that does not print"),
-        ("start --queue a=4 --procs 2", "--queue asks for 4 workers, --procs gives 2"),
-        ("start --queue a=2,b --procs 2", "no worker is left for the queues without a number"),
-        ("start --priority x", "--priority: 'x' is not TYPE=N"),
-        ("start --priority x=12", "--priority: must be from 0 (first) to 9 (last)"),
-        ("start --fair nan", "--fair: 'nan' is no number from 0 to 1"),
-        ("start --fair 1.5", "--fair: '1.5' is no number from 0 to 1"),
-        ("start --backoff 0:1s", "--backoff: '0:1s': the first delay must be above 0"),
-        ("start --poll 0", "--poll: 0 is too short"),
-        ("start --max-memory-per-child 1x", "--max-memory-per-child: '1x' is no size"),
-        ("start --max-tasks-per-child 0", "--max-tasks-per-child: 0 is too few: at least 1"),
-        ("start --lese 30s", "no such option: --lese (did you mean --lease?)"),
-        ("start --lease", "option '--lease' requires an argument"),
-        ("drain extra", "got unexpected extra argument (extra)"),
-        ("drain --overlap maybe", "--overlap: 'maybe' is not one of 'skip', 'allow'"),
-        ("drian", "no such verb: drian (did you mean drain?)"),
-        ("stat", "no such verb: stat (did you mean status?)"),
-        ("enqueue", "missing argument"),
-        ("enqueue hello {", "params: not JSON"),
-        ("enqueue hello NaN", "params: NaN is not JSON"),
-        ('enqueue hello {"a":1,"a":2}', 'params: the key "a" stands twice in one object'),
-        (r'enqueue hello ["\u0000"]', "params[0]: holds U+0000"),
-        (r'enqueue hello ["\ud800"]', "params[0]: holds a lone surrogate"),
-        (f"enqueue hello {'[' * 101 + ']' * 101}", "params: nested more than 100 deep"),
-        ("enqueue hello --priority 10", "priority: must be from 0 (first) to 9 (last)"),
-        ("enqueue hello --at 2030-01-01T00:00", "--at: without a time zone"),
-        ("enqueue hello --at 9999-01-01T00:00Z", "--at: must be between 1970 and the year 9000"),
-        ("enqueue hello --in 101000d", "--in: '101000d' is more than 100 years"),
-        ("enqueue hello --in 1s --at 2030-01-01T00:00Z", "--in and --at exclude each other"),
-        ("status --check max-dad=0", "--check: 'max-dad' is no bound"),
-        ("status --check max-dead=few", "--check: 'few' is no whole number"),
-        ("--embedded --database-url x status", "--embedded and --database-url exclude each other"),
-        ("demo /nonexistent", "directory '/nonexistent' does not exist"),
-    ],
-)
-def test_bad_input_is_told_in_a_line(arguments: str, told: str, project: Path, db_url: str) -> None:
-    result = run(*arguments.split(" "), url=db_url, cwd=project)
-    assert error_of(result).startswith(told)
-    assert result.returncode == 2
-    assert result.stdout == ""
-
-
 def test_a_variable_counts_as_its_option(project: Path, db_url: str) -> None:
     result = run("start", url=db_url, cwd=project, RUNNER_START_PROCS="0")
     assert error_of(result) == "--procs: 0 is too few: at least 1"
@@ -292,7 +232,9 @@ def test_no_process_shows_the_password(url: str, project: Path) -> None:
 
 
 def test_internal_errors_are_one_line_and_a_traceback_with_v(project: Path, db_url: str) -> None:
-    sabotage = "import runner.cli.status as s\ns.look = None\nfrom runner.cli import main\nmain()\n"
+    sabotage = (
+        "import runner.store.looking as s\ns.look = None\nfrom runner.cli import main\nmain()\n"
+    )
     (project / "sabotage.py").write_text(sabotage)
 
     def go(*arguments: str) -> Result:
