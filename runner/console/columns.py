@@ -72,19 +72,27 @@ def standing(record: Record) -> str:
 WORKERS = (
     Column("SLOT", lambda one: cells.text(one["slot"]), 0, right=True),
     Column("HOST", lambda one: cells.text(one["host"]), 11, least=8, most=24, quiet=True),
-    Column("PID", lambda one: cells.text(one["pid"]), 8, right=True, style=lambda _: "dim"),
+    Column("PID", lambda one: cells.text(one["pid"]), 9, right=True, style=lambda _: "dim"),
     Column("STATE", lambda one: cells.text(one["state"]), 1, style=_state_style),
     Column("TASK", lambda one: cells.text(one["task"]), 4, right=True),
     Column("TYPE", lambda one: cells.text(one["type"]), 2, least=12, style=lambda _: "cyan"),
-    Column("ATT", lambda one: cells.text(one["attempt"]), 7, right=True),
+    Column("ATT", lambda one: cells.text(one["attempt"]), 8, right=True),
     Column("RUN", lambda one: cells.seconds(one["run_seconds"]), 3, right=True, style=_run_style),
+    Column(
+        "LIMIT",
+        lambda one: cells.seconds(one["limit_seconds"]),
+        12,
+        right=True,
+        quiet=True,
+        style=lambda _: "dim",
+    ),
     Column("PROGRESS", lambda one: cells.bar(one["progress"], BAR), 5, quiet=True),
     Column(
         "LEASE", lambda one: cells.seconds(one["lease_seconds"]), 10, right=True, style=_lease_style
     ),
     Column("RSS", lambda one: cells.size(one["rss"]), 9, right=True, style=lambda _: "dim"),
-    Column("DONE", lambda one: cells.count(one["done"]), 6, right=True),
-    Column("FAIL", lambda one: cells.count(one["failed"]), 5, right=True, style=_failed_style),
+    Column("DONE", lambda one: cells.count(one["done"]), 7, right=True),
+    Column("FAIL", lambda one: cells.count(one["failed"]), 6, right=True, style=_failed_style),
 )
 
 

@@ -172,6 +172,17 @@ def prints(tx, task):
     print("and to stderr", file=sys.stderr)
 
 
+@tasks.task(max_attempts=1)
+def says(tx, task):
+    """Whatever it is given, in every way there is, and fails with it."""
+    text = task.params["text"]
+    print(text)
+    sys.stderr.buffer.write(text.encode("utf-8", "surrogatepass") + b"\n")
+    sys.stderr.buffer.flush()
+    task.log.warning("%s", text)
+    raise ValueError(text)
+
+
 @tasks.task
 def chatty(tx, task):
     """More lines than fit into the pipe of the log."""

@@ -2,6 +2,7 @@
 and a terminal that does not read."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.text import storable
 from tests.commands import command, environment
+from tests.data import NAUGHTY
 from tests.fleets import QUICK, ROOT, Work, wait_registered, work
 from tests.servers import gone, process_state, stopped, wait_until
 from tests.terminals import Pty, terminal
@@ -211,6 +214,32 @@ def test_another_size_counts_at_once(queue: Work, columns: int) -> None:
         assert len(lines) == 20
         assert lines[0].startswith(" runner")
         assert "q stop" in lines[-1]
+
+
+OURS = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?(?:1049|25)[hl]|\x1b\[H|\r\n")
+
+
+def test_nothing_hostile_reaches_the_terminal(queue: Work) -> None:
+    """Every naughty string as a type that waits, as params, as what a task prints, logs and dies of."""
+    texts = [storable(text) for text in NAUGHTY] + ["\x1b]0;title\x07", "\x1b[2J", "[/] [bold]x"]
+    with fleet(queue, columns="160", lines="50") as one:
+        one.wait_for("SLOT", "q stop")
+        for text in texts:
+            if 0 < len(text.encode()) < 256:
+                queue.add(text)
+            queue.add("says", text=text)
+        of_says = "select count(*) from runner.task where task_type = 'says' and state <> 'dead'"
+        wait_until(lambda: (one.pump(), queue.conn.execute(of_says).fetchone() == (0,))[1], 60)
+        one.wait_for("dead: the last of")
+        for keys in ("2", "3", "jj\r", "x", "4", "jjj\r", "jj", "x", "jr", "n", "5", "kkk", "1"):
+            one.type(keys)
+            one.pump(0.3)
+        one.type("qy")
+        assert one.end() == 0
+        left = OURS.sub(b"", one.sent).decode()
+        strange = {char for char in left if not char.isprintable() and char not in "\u200c\u200d"}
+        assert {char for char in strange if not char.isspace() or char < "\xa0"} == set()
+        assert one.screen.title == ""
 
 
 # -- the terminal is given back -------------------------------------------------------------------
