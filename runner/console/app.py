@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections import deque
+from dataclasses import replace
 
 from ..clock import now
 from ..loglines import as_text
@@ -21,6 +22,7 @@ from .display import Display
 from .fleet import Fleet
 from .intake import take_answer, take_feed, take_trouble
 from .keys import Keys
+from .picture import svg
 from .scene import Scene
 from .snapshot import Record
 from .source import Source
@@ -224,8 +226,23 @@ class App:
         elif deed.verb == "stop":
             if self.fleet is not None:
                 self.fleet.stop()
+        elif deed.verb == "picture":
+            self.save_picture()
         else:
             self.source.ask({"ask": deed.verb} | deed.values)
+
+    def save_picture(self) -> None:
+        """What stands on the screen, as a file."""
+        name = time.strftime("runner-%Y%m%d-%H%M%S.svg")
+        scene = replace(self.scene, state=replace(self.scene.state, note=None))
+        width, height = self.terminal.size()
+        try:
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(svg(scene, now(), time.time(), width=width, height=height))
+            said = f"saved as {name}"
+        except OSError as error:
+            said = f"cannot write {name}: {error.strerror}"
+        self.scene.state = self.scene.state.noting(said, now())
 
     # -- what comes in ----------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ _KEYS = (
     ("p", "pause or resume a queue or type"),
     ("K", "kill the task of a worker, and cancel it"),
     ("space", "hold this view still, and go on"),
+    ("s", "save a picture of it (SVG) in the working directory"),
     ("+  -", "look less, more often"),
     ("Esc", "choose nothing"),
 )

@@ -31,9 +31,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What is to be done: `verb` for the database, or stop or leave for the program itself."""
+    """What is to be done: `verb` for the database, or stop, leave, picture for ourselves."""
 
-    verb: Literal["requeue", "discard", "cancel", "pause", "resume", "show", "stop", "leave"]
+    verb: Literal[
+        "requeue", "discard", "cancel", "pause", "resume", "show", "stop", "leave", "picture"
+    ]
     values: Record
 
 
@@ -159,6 +161,8 @@ def _act(state: State, key: str, about: Circumstances) -> tuple[State, Deed | No
             return _turn_to(state, (state.view - 1 + step) % len(VIEWS) + 1), None
         case "enter":
             return _details(state, row, about.now)
+        case "s":
+            return state, Deed("picture", {})
         case "r" | "d" | "p" | "K":
             return _ask(state, key, row, about.now), None
     if key.isdigit() and int(key) in VIEWS:
