@@ -114,9 +114,34 @@ class Child:
         return f"{self.role.name} {self.slot}" if self.role.holds_leases else self.role.name
 
     def hear(self, event: Event, now: float) -> None:
-        """Take in what it said."""
+        """Take in what it said. The most frequent kinds come first."""
         self.heard_at = now
         match event.kind:
+            case Kind.STARTED:
+                limit_at = event.at or None
+                self.work = Work(event.task, event.fence, now, limit_at)
+                self.type = event.count
+                self.idle = self.taken = False
+                self.term_for = None  # it was meant for the task before
+            case Kind.ENDING if self.work and self.work.is_of(event):
+                self.work.ending = True
+            case Kind.FINISHED if self.work and self.work.is_of(event):
+                self.work = None
+            case Kind.DONE:
+                self.done_tasks.append(Token(event.task, event.fence))
+                if self.work and self.work.is_of(event):
+                    self.work = None
+            case Kind.CLAIMED:
+                self.idle = self.handed_back = False
+            case Kind.CLEARED:
+                for _ in range(min(event.count, len(self.done_tasks))):
+                    self.done_tasks.popleft()
+            case Kind.PROGRESS if self.work and self.work.task == event.task:
+                self.work.progress = (event.count, event.fence)
+            case Kind.IDLE:
+                self.work = None
+                self.idle = True
+                self.idle_look = event.at if event.flag else self.idle_look
             case Kind.HELLO:
                 self.hello_at = self.hello_at or now
                 if self.worker != NO_ID:
@@ -132,31 +157,6 @@ class Child:
                 self.former.clear()
                 self.done_tasks.clear()  # deleted when the former identity was settled
                 self.work = None
-            case Kind.STARTED:
-                limit_at = event.at or None
-                self.work = Work(event.task, event.fence, now, limit_at)
-                self.type = event.count
-                self.idle = self.taken = False
-                self.term_for = None  # it was meant for the task before
-            case Kind.PROGRESS if self.work and self.work.task == event.task:
-                self.work.progress = (event.count, event.fence)
-            case Kind.CLAIMED:
-                self.idle = self.handed_back = False
-            case Kind.DONE:
-                self.done_tasks.append(Token(event.task, event.fence))
-                if self.work and self.work.is_of(event):
-                    self.work = None
-            case Kind.CLEARED:
-                for _ in range(min(event.count, len(self.done_tasks))):
-                    self.done_tasks.popleft()
-            case Kind.ENDING if self.work and self.work.is_of(event):
-                self.work.ending = True
-            case Kind.FINISHED if self.work and self.work.is_of(event):
-                self.work = None
-            case Kind.IDLE:
-                self.work = None
-                self.idle = True
-                self.idle_look = event.at if event.flag else self.idle_look
             case Kind.WORN:
                 self.worn, self.spent, self.rss = True, bool(event.flag), event.count
             case Kind.REFUSED:

@@ -55,24 +55,25 @@ class Course:
         self.exit_code = exit_code
         return True
 
-    def changed(self) -> None:
-        """A claim ended, somebody died, or tasks became ready: earlier empty looks prove nothing."""
-        self.view.changed_at = now()
+    def changed(self, at: float) -> None:
+        """A claim ended, somebody died, or tasks became ready, not after this time: earlier empty looks
+        prove nothing."""
+        self.view.changed_at = at
 
     def mourn(self, text: str) -> None:
         """A child has died that was to live."""
         self.deaths += 1
         self.last_death = (now(), text)
 
-    def ended(self, outcome: Outcome, task_type: int, seconds: float) -> None:
+    def ended(self, outcome: Outcome, task_type: int, seconds: float, at: float) -> None:
         """An attempt at a task of this type has ended, whoever wrote how."""
-        self.changed()
+        self.changed(at)
         self.view.tally[outcome] += 1
         self.tallies.ended(task_type, outcome, seconds)
 
     def settled(self, settle: Settle, outcome: Outcome) -> None:
         """What a dead worker had begun has been settled."""
-        self.ended(outcome, settle.type, settle.seconds)
+        self.ended(outcome, settle.type, settle.seconds, now())
         if settle.how is How.LEASE_LOST:
             self.tallies.ended(settle.type, Outcome.LOST, 0.0)
 

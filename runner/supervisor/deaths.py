@@ -42,7 +42,7 @@ class Deaths:
         death = reaper.reap(child.pid)
         stack = _stack_of(child)
         self.family.remove(child)
-        self.course.changed()
+        self.course.changed(now())
         how = child.how_it_ended(now(), death.by_kill and child.kill_for is None)
         cause = self._cause(child, death, how)
         by_others = death.by_kill and how is How.DIED and child.kill_for is None

@@ -111,10 +111,10 @@ class Leases:
                 child.taken = True
             case Kind.HANDED:
                 self.renewals.handed(event.count)
-                self.course.changed()
+                self.course.changed(now())
             case Kind.SETTLED:
                 settle = self.renewals.settled(event.worker)
-                self.course.changed()
+                self.course.changed(now())
                 if settle is not None and event.flag:
                     self.course.settled(settle, Outcome(event.flag))
 

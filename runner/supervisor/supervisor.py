@@ -33,7 +33,8 @@ from .tallies import Tallies
 
 EVENTS_AT_ONCE = 1 << 18  # bytes
 BURST = 2  # events in one read that make the loop pause, so that the next read brings many
-PAUSE_SECONDS = 0.001
+PAUSE_SECONDS = 0.0005  # for each of them …
+LONGEST_PAUSE_SECONDS = 0.004  # … up to this: being woken costs more than an event
 TURN_SECONDS = 0.01
 COMING_AND_GOING = frozenset(
     (Kind.CLAIMED, Kind.STARTED, Kind.PROGRESS, Kind.ENDING, Kind.DONE, Kind.CLEARED, Kind.FINISHED)
@@ -193,40 +194,41 @@ class Supervisor:
             except BlockingIOError:
                 break
             full = len(data) == EVENTS_AT_ONCE
+            at = now()
             for event in self._reader.feed(data):
                 seen += 1
                 self._busy = self._busy or event.kind in COMING_AND_GOING
-                self.hear(event)
+                self.hear(event, at)
         if self._reader.strays > self._strays_told:
             self._strays_told = self._reader.strays
             self.log.warning("stray", "bad bytes on the event pipe were skipped")
         if self._busy and seen > BURST:
-            signal.sigtimedwait([], PAUSE_SECONDS)
+            signal.sigtimedwait([], min(seen * PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
 
-    def hear(self, event: Event) -> None:
-        """Take in one event."""
+    def hear(self, event: Event, at: float) -> None:
+        """Take in one event, read at this time. The most frequent kinds come first."""
         child = self.family.by_incarnation.get(event.incarnation)
         if child is None:
             return  # it has been buried: what it wrote last was read before that
-        first_hello = event.kind is Kind.HELLO and child.hello_at is None
-        child.hear(event, now())
+        new = child.hello_at is None
+        child.hear(event, at)
         view = self.course.view
         match event.kind:
-            case Kind.HELLO:
-                self._greet(child, first_hello)
-            case Kind.REGISTERED:
-                self.renewals.due_at = now()
-                self.notify.ready(f"{self.config.procs} workers")
             case Kind.STARTED:
                 view.starts += 1
             case Kind.DONE:
-                self._count(child, Outcome.OK, event.at)
+                self._count(child, Outcome.OK, event.at, at)
             case Kind.FINISHED:
-                self._count(child, Outcome(event.flag), event.at)
+                self._count(child, Outcome(event.flag), event.at, at)
+            case Kind.HELLO:
+                self._greet(child, new)
+            case Kind.REGISTERED:
+                self.renewals.due_at = at
+                self.notify.ready(f"{self.config.procs} workers")
             case Kind.SUSPENDED:
                 self.suspension.granted()
             case Kind.PROMOTED:
-                self.course.changed()
+                self.course.changed(at)
             case Kind.BACKLOG:
                 view.backlog, view.looked_at = event.count, event.at
                 view.retry_is_near = bool(event.flag)
@@ -241,8 +243,8 @@ class Supervisor:
             if first:
                 self.renewals.start_over()
 
-    def _count(self, child: Child, outcome: Outcome, seconds: float) -> None:
-        self.course.ended(outcome, child.type, seconds)
+    def _count(self, child: Child, outcome: Outcome, seconds: float, at: float) -> None:
+        self.course.ended(outcome, child.type, seconds, at)
         child.done += outcome is Outcome.OK
         child.failed += outcome in (Outcome.RETRIED, Outcome.DEAD)
 
