@@ -147,7 +147,7 @@ class Parent(supervisor.Supervisor):
     def read_events(self) -> None:
         events, self.fleet.events = self.fleet.events, []
         for event in events:
-            self.hear(event)
+            self.hear(event, supervisor.now())
 
 
 class Requests(renewals.Renewals):
