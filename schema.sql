@@ -44,10 +44,10 @@ create table if not exists runner.meta (
     only_row boolean primary key default true check (only_row),
     version  integer not null
 );
-insert into runner.meta (version) values (3) on conflict do nothing;
+insert into runner.meta (version) values (4) on conflict do nothing;
 do $$ begin
-    if (select version from runner.meta) <> 3 then
-        raise exception 'the schema runner is here in version %, this is version 3',
+    if (select version from runner.meta) <> 4 then
+        raise exception 'the schema runner is here in version %, this is version 4',
             (select version from runner.meta) using hint = 'use: runner migrate';
     end if;
 end $$;
@@ -101,7 +101,10 @@ create table if not exists runner.task (
 create index if not exists task_ready on runner.task (queue, task_type, priority, shuffle)
     where state = 'ready';
 create index if not exists task_scheduled on runner.task (run_at) where state = 'scheduled';
-create index if not exists task_running on runner.task (lease_owner) where state = 'running';
+-- task_running holds the task too: the planner takes it for the end of one claim when it believes that
+-- nothing runs, and by the owner alone that would wade through all that this worker has done.
+create index if not exists task_running on runner.task (lease_owner, task_id)
+    where state = 'running';
 create index if not exists task_dead on runner.task (queue, task_type) where state = 'dead';
 create unique index if not exists task_key on runner.task (idempotency_key)
     where idempotency_key is not null;

@@ -10,7 +10,7 @@ from psycopg.rows import scalar_row
 from ..errors import SchemaMismatch
 from .sql import query
 
-VERSION = 3
+VERSION = 4
 
 
 def text() -> str:

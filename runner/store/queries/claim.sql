@@ -79,7 +79,8 @@ from (values (1)) as always left join kind k on true;
 --
 -- `gone`: tasks whose handlers are through and never touched the connection are deleted on the way, each
 -- under its own fence, by one probe of the primary key for each. Whether we are still alive does not
--- matter to them, only whether they are ours.
+-- matter to them, only whether they are ours: owned is running, by a constraint. That is asked for in
+-- words that no index serves: task_running would be taken, and waded through, for a whole worker's past.
 with gone as (
     delete from runner.task t
     where t.ctid = any (array(
@@ -88,7 +89,7 @@ with gone as (
         cross join lateral (
             select r.ctid as at from runner.task r
             where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
-      and t.lease_owner = %(worker_id)s and t.state = 'running'
+      and t.lease_owner is not distinct from %(worker_id)s
     returning t.task_id
 ), me as materialized (
     select worker_id from runner.worker

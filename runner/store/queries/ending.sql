@@ -17,7 +17,7 @@ prepare runner_complete (bigint, uuid, bigint, text) as select runner.complete($
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
 --
 -- One probe of the primary key a task, by any plan: a plain join is estimated at one row, and compares
--- each with each.
+-- each with each. For the words about the owner see the claim.
 delete from runner.task t
 where t.ctid = any (array(
         select ours.at
@@ -25,7 +25,7 @@ where t.ctid = any (array(
         cross join lateral (
             select r.ctid as at from runner.task r
             where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
-  and t.lease_owner = %(worker_id)s and t.state = 'running';
+  and t.lease_owner is not distinct from %(worker_id)s;
 
 -- name: complete_group
 -- Deletes the tasks of a group in the transaction that they share, each under its own fence.
@@ -36,7 +36,7 @@ where t.ctid = any (array(
         cross join lateral (
             select r.ctid as at from runner.task r
             where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
-  and t.lease_owner = %(worker_id)s and t.state = 'running'
+  and t.lease_owner is not distinct from %(worker_id)s
 returning current_setting('runner.claim', true);
 
 -- name: hand_back
@@ -50,7 +50,7 @@ where t.ctid = any (array(
         cross join lateral (
             select r.ctid as at from runner.task r
             where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
-  and t.lease_owner = %(worker_id)s and t.state = 'running';
+  and t.lease_owner is not distinct from %(worker_id)s;
 
 -- name: leave_receipt
 -- Remembers the key of the task just completed; no row when somebody completed it before.
