@@ -22,6 +22,7 @@ _INLINE_SQL = re.compile(r"`(select runner\.[^`]+)`")
 # By document: how a block begins, with its fence or with its first line, and the test that runs it.
 _READING = "tests/db/test_docs.py::test_what_the_page_enqueues_is_done"
 _TYPED = "tests/process/test_typed.py"
+_OPERATED = "tests/process/test_operations.py"
 _FOLLOWED = "tests/process/test_contributing.py"
 _CHART = "test_every_change_is_an_arrow_and_every_arrow_a_change"
 RUN = {
@@ -46,6 +47,19 @@ RUN = {
         "```sql": "tests/db/test_docs.py::test_what_the_page_on_moving_enqueues_is_done",
         "15 3 * * *": f"{_TYPED}::test_the_crontab_of_the_page_on_moving",
     },
+    "docs/operations.md": {
+        "export DATABASE_URL=": f"{_OPERATED}::test_the_first_steps",
+        "PATH=": f"{_OPERATED}::test_the_entry_for_cron",
+        "```yaml": f"{_OPERATED}::test_alerts_are_about_figures_that_there_are",
+        "runner status --check": f"{_OPERATED}::test_a_night",
+        "runner status  ": f"{_OPERATED}::test_a_night",
+        "runner pause": f"{_OPERATED}::test_a_night",
+        "import runner\nimport sentry_sdk": (
+            f"{_OPERATED}::test_failures_go_to_sentry_without_params"
+        ),
+        "import runner\nimport runner.otel": f"{_OPERATED}::test_every_attempt_is_a_span",
+        'eval "': f"{_OPERATED}::test_completion",
+    },
     "examples/outbox/README.md": {
         "export": "tests/examples/test_outbox.py::test_a_mail_for_each_account_and_none_besides"
     },
@@ -60,6 +74,10 @@ RUN = {
 }
 # The same for those that no test runs, with the reason.
 NOT_RUN = {
+    "docs/operations.md": {
+        "python3 -m venv": "it installs from the network into /srv",
+        "sudo ": "it needs systemd as process 1; the units: tests/unit/test_deploy.py",
+    },
     "README.md": {
         "scripts/runner demo": "it installs from the network, and the second command runs this test;"
         " the demo itself: tests/process/test_cli_demo.py",

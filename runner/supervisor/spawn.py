@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import kernel, memfile, room
+from .. import kernel, memfile, room, titles
 from ..clock import now
 from ..inherited import forget_streams
 from ..seat import Ends, Seat
@@ -99,6 +99,7 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
             _no_stdin()
         if role.dies_with_parent:
             _die_with_parent(ends)
+        titles.entitle(role.name, seat.slot if role.holds_leases else None)
         random.seed()  # every fork inherits the parent's state
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         code = role.main(seat, ends)
