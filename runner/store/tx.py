@@ -15,7 +15,7 @@ from .bounded import InTransaction
 from .connect import ensure_durable
 from .sending import Completion, Sending
 from .sql import query
-from .wording import ends_transaction, leaves_traces
+from .wording import ends_transaction, leaves_traces, may_end_later
 
 _RV = TypeVar("_RV")
 
@@ -30,6 +30,13 @@ class _Guard:
         if query is not None and connection.lent:
             connection.look_at(query)
         return super()._start_query(query)  # type: ignore[misc,no-any-return]
+
+    def _execute_send(self, query: Any, *, force_extended: bool = False, **kwargs: Any) -> None:
+        # The extended protocol takes one statement a string: the server refuses an end behind another
+        # statement before it has run any of them.
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        alone = force_extended or (connection.lent and connection.one_statement_only)
+        super()._execute_send(query, force_extended=alone, **kwargs)  # type: ignore[misc]
 
 
 class Cursor(_Guard, psycopg.Cursor[Any]):
@@ -57,6 +64,7 @@ class Tx(Sending):
     lent = False
     traces = True
     ahead = False  # a transaction is open that nobody has used yet
+    one_statement_only = False  # of the statement that is being sent
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -203,6 +211,7 @@ class Tx(Sending):
         text = statement if isinstance(statement, str) else _text_of(statement, self)
         if word := ends_transaction(text):
             _refuse(word)
+        self.one_statement_only = may_end_later(text)
         self.traces = self.traces or leaves_traces(text)
 
     def _start_query(self) -> PQGen[None]:
@@ -228,7 +237,12 @@ class Tx(Sending):
         thread = threading.get_ident()
         if thread != self._owner and (not self.lent or thread in self._elders):
             raise TransactionMisuse("the handler is over, and with it this transaction")
-        return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(gen, *args, **kwargs)
+        except psycopg.errors.SyntaxError as error:
+            if self.lent and self.one_statement_only and "multiple commands" in str(error):
+                _refuse("COMMIT or its like behind another statement")
+            raise
 
     def _get_tx_start_command(self) -> bytes:
         # Asked for by psycopg.Transaction as the outermost block: it would commit without the task.

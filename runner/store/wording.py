@@ -30,9 +30,28 @@ def _judge_end(text: str) -> str | None:
 _ends_transaction = lru_cache(maxsize=512)(_judge_end)
 
 
-def _first_word_at(text: str) -> int:
+def may_end_later(text: str) -> bool:
+    """Whether an end of the transaction may stand behind another statement of the same string.
+
+    It may stand in a literal or a function's body as well: only the server can tell.
+    """
+    return ";" in text and (_ends_later(text) if len(text) <= _REMEMBERED else _find_end(text))
+
+
+def _find_end(text: str) -> bool:
+    at = text.find(";")
+    while at >= 0:
+        if _ENDS_TRANSACTION.match(text, _first_word_at(text, at)):
+            return True
+        at = text.find(";", at + 1)
+    return False
+
+
+_ends_later = lru_cache(maxsize=512)(_find_end)
+
+
+def _first_word_at(text: str, at: int = 0) -> int:
     """Where a statement begins, behind blanks, semicolons and comments, which nest."""
-    at = 0
     while True:
         blanks = _BLANKS.match(text, at)
         at = blanks.end() if blanks else at

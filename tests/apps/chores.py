@@ -222,6 +222,8 @@ def grouped(tx, task):
     match task.params.get("how"):
         case "raise":
             raise ValueError("one of the group")
+        case "commit":
+            tx.execute("select 1; commit")
         case "kill" if task.attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         case "late":

@@ -137,7 +137,7 @@ def test_methods_that_end_it_are_refused(
 )
 def test_an_end_behind_another_statement_shows(tx: Tx, text: str) -> None:
     tx.execute(INSERT)
-    tx.execute(text)
+    psycopg.Cursor(tx).execute(text)  # around the guard, which refuses it
     marker = one(tx, "select current_setting('runner.claim', true)") if tx.open else None
     assert tx.ended_by_handler or not marker
 
@@ -145,7 +145,7 @@ def test_an_end_behind_another_statement_shows(tx: Tx, text: str) -> None:
 @pytest.mark.db
 def test_after_such_an_end_nothing_more_is_begun(tx: Tx, db: Connection) -> None:
     """Else a second transaction, with the marker of this claim, would pass for the first."""
-    tx.execute("insert into effect values (1); commit")
+    psycopg.Cursor(tx).execute("insert into effect values (1); commit")
     with pytest.raises(TransactionMisuse):
         tx.execute(INSERT)
     with pytest.raises(TransactionMisuse):

@@ -77,6 +77,19 @@ def test_a_group_with_failures_in_it(fresh: str, tmp_path: Path) -> None:
         work.exactly_once(good)
 
 
+def test_an_end_behind_a_statement_of_a_group(fresh: str, tmp_path: Path) -> None:
+    """It is refused before it is run: of the others none is committed early, and none runs twice."""
+    with fleets.work(fresh, tmp_path) as work:
+        good = work.add("grouped", 180)
+        work.add("grouped", 20, how="commit")
+        with fleets.running(fresh, tmp_path, procs=2):
+            wait_until(work.only_dead, 30)
+        assert work.causes() == {("grouped", "TransactionMisuse", 2): 20}
+        work.exactly_once(good)
+        starts = Counter(int(fields[1]) for fields in work.noted("start"))
+        assert {starts[task] for task in good} == {1}
+
+
 def test_a_worker_killed_in_a_group(fresh: str, tmp_path: Path) -> None:
     """The whole transaction is gone; only the task that had begun is charged."""
     with fleets.work(fresh, tmp_path) as work:
