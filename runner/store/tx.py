@@ -25,7 +25,7 @@ SAVEPOINT = b"runner_task"
 class _Guard:
     """What our cursors add to psycopg's: a look at each statement before it is sent."""
 
-    def _start_query(self, query: "Query | None" = None) -> PQGen[None]:
+    def _start_query(self, query: Query | None = None) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
         if query is not None and connection.lent:
             connection.look_at(query)

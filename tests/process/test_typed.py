@@ -54,7 +54,7 @@ def test_the_walk_of_readme(fresh: str, tmp_path: Path) -> None:
     thumbnails(fresh, create=True)
     terminal = Terminal(tmp_path, fresh)
     lines = typed(block("README.md", "runner enqueue doomed"))
-    enqueue, interrupted, listed, again, left, todo = lines[:2], *lines[2:]
+    enqueue, interrupted, listed, again, left, todo, requeue = lines[:2], *lines[2:]
     for line in enqueue:
         terminal.type(re.sub(r'"seconds": \d+', '"seconds": 3', line))
     with work(fresh, tmp_path) as queue:
@@ -68,6 +68,10 @@ def test_the_walk_of_readme(fresh: str, tmp_path: Path) -> None:
             wait_until(queue.only_dead, 60, "one is done, one is dead")
     assert "slow" not in terminal.type(left).stdout
     assert "no luck" in terminal.type(todo).stdout
+    terminal.type(requeue)
+    with psycopg.connect(fresh) as conn:
+        query = "select task_type, state, attempt from runner.task"
+        assert conn.execute(query).fetchall() == [("doomed", "ready", 0)]
     assert thumbnails(fresh) == ["slow"]
 
 
