@@ -241,7 +241,7 @@ class Tx(Sending):
             return super().wait(gen, *args, **kwargs)
         except psycopg.errors.SyntaxError as error:
             if self.lent and self.one_statement_only and "multiple commands" in str(error):
-                _refuse("COMMIT or its like behind another statement")
+                _refuse("an end of the transaction behind another statement")
             raise
 
     def _get_tx_start_command(self) -> bytes:
