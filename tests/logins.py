@@ -28,7 +28,7 @@ WORKS = (
         f"tests/db/test_{one}.py"
         for one in ("disconnect", "passes", "sweep", "settle", "renew", "tx")
     ),
-    *(f"tests/process/test_{one}.py" for one in ("fleet", "walk", "batches")),
+    *(f"tests/process/test_{one}.py" for one in ("fleet", "batches")),
 )
 
 

@@ -10,6 +10,7 @@ from psycopg.rows import class_row, scalar_row
 
 from ..operating.diagnosis import Finding, queue, server, tables, warn
 from . import schema
+from .bounded import is_pooled
 from .sql import query
 
 Connection = psycopg.Connection[Any]
@@ -56,7 +57,7 @@ def _surroundings(conn: Connection, plan: Plan) -> Iterator[Finding]:
     yield server.writable(facts)
     yield server.durable(facts)
     yield server.clock(facts, (before + after) / 2, (after - before) / 2)
-    yield server.pooler(facts, conn.info.backend_pid)
+    yield server.pooler(facts, conn.info.backend_pid, is_pooled(conn))
 
 
 def _connections(conn: Connection, plan: Plan) -> Iterator[Finding]:

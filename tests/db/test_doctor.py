@@ -10,11 +10,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from chaos import pooler
 from runner.embedded import Embedded
 from runner.operating.diagnosis import Finding
 from runner.store import schema
+from runner.store.connect import connected
 from runner.store.doctor import Plan, examine, shape, shipped_shape
-from tests import logins
+from tests import logins, pooling
 from tests.commands import error_of, run
 from tests.db.stage import add, announce
 from tests.servers import Connection, chosen_binaries, create_database, reachable_directory
@@ -252,6 +254,18 @@ def _holders(conn: Connection) -> None:
         result, text = told(conn, "snapshots")
         assert (result, text.startswith("prepared transaction p holds")) == ("warn", True)
         conn.execute("rollback prepared 'p'")
+
+
+@pooling.needed
+def test_a_pooler(own: Connection, fresh: str) -> None:
+    with (
+        pooler.pooler(fresh, size=3) as between,
+        connected(between.url(fresh), "doctor", 5.0) as conn,
+    ):
+        assert told(conn, "pooler") == ("warn", "connected through a pooler in transaction mode")
+        assert findings(conn)["tasks"].result == "ok"
+    with connected(fresh, "doctor", 5.0) as conn:
+        assert told(conn, "pooler") == ("ok", "connected directly")
 
 
 # -- the queue ------------------------------------------------------------------------------------

@@ -101,15 +101,17 @@ def clock(server: Server, local_seconds: float, uncertain_seconds: float) -> Fin
     return ok("clock", f"within {max(abs(skew), uncertain_seconds):.1f} s of the database's")
 
 
-def pooler(server: Server, pid_of_connection: int) -> Finding:
+def pooler(server: Server, pid_of_connection: int, in_transaction_mode: bool) -> Finding:
     """The pid that a connection was told at its start is not the server's where a pooler answered."""
-    if pid_of_connection == server.backend_pid:
-        return ok("pooler", "connected directly")
-    return warn(
-        "pooler",
-        "connected through a pooler",
-        "in transaction mode there is no LISTEN: give the fleet a direct URL, or let it poll",
-    )
+    if in_transaction_mode:
+        return warn(
+            "pooler",
+            "connected through a pooler in transaction mode",
+            "there is no LISTEN: give the fleet a direct URL, or let it poll",
+        )
+    if pid_of_connection != server.backend_pid:
+        return ok("pooler", "connected through a pooler in session mode")
+    return ok("pooler", "connected directly")
 
 
 def connections(seen: Connections, procs: int, helpers: int) -> Finding:
