@@ -35,6 +35,17 @@ def test_every_dependency_has_two_bounds(extra: str) -> None:
             assert re.fullmatch(r"[\w-]+(\[\w+\])?>=[\d.]+,<[\d.]+", line), line
 
 
+def test_the_lower_bounds_are_those_that_tox_tries() -> None:
+    """Each as a full version: `8.1` is `8.1.0`."""
+    tried = configparser.ConfigParser()
+    tried.read(ROOT / "tox.ini")
+    bounds = [
+        line.split(",")[0].split(">=") for line in lines(CONFIG["options"]["install_requires"])
+    ]
+    pins = [f"{name}=={bound}{'.0' * (2 - bound.count('.'))}" for name, bound in bounds]
+    assert lines(tried["testenv:lowest"]["deps"]) == pins
+
+
 def test_the_version_is_said_once() -> None:
     assert CONFIG["metadata"]["version"] == "attr: runner._version.__version__"
     texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
