@@ -11,7 +11,7 @@ import psycopg
 
 from .clock import now
 from .config import FleetConfig
-from .errors import Busy
+from .errors import Busy, DatabaseUnreachable
 from .fleet import compose
 from .judge import Judge
 from .store import drains, passes, schema
@@ -31,10 +31,10 @@ class Drained:
     ok: int = 0
     retried: int = 0
     dead: int = 0
-    unknown: int = 0
+    unknown: int | None = 0  # None: there was no database to ask
     released: int = 0
-    left: int = 0
-    scheduled: int = 0
+    left: int | None = 0
+    scheduled: int | None = 0
     seconds: float = 0.0
     reason: str = "empty"
     unknown_types: tuple[str, ...] = ()
@@ -83,9 +83,14 @@ def drain(
     types = TypeNames()
     report = compose(config, runner_id, goal, bounds=bounds, leased=leased, types=types).run()
     known = types.read()
-    with connected(config.dsn, "drain", connect_wait_seconds) as conn:
-        drains.release_lock(conn, lock)
-        return _summary(drains.left(conn, queues, known), report, now() - begun)
+    try:
+        with connected(config.dsn, "drain", connect_wait_seconds) as conn:
+            drains.release_lock(conn, lock)
+            return _summary(drains.left(conn, queues, known), report, now() - begun)
+    except DatabaseUnreachable:
+        if report.reason != "database":
+            raise
+        return _summary(None, report, now() - begun)  # it has been told why
 
 
 def _is_worth_waiting(
@@ -111,18 +116,18 @@ def _first_pass(conn: psycopg.Connection[Any], config: FleetConfig) -> datetime:
     return drains.clock(conn)
 
 
-def _summary(counts: drains.Left, report: Report | None, seconds: float) -> Drained:
+def _summary(counts: drains.Left | None, report: Report | None, seconds: float) -> Drained:
     tally: Counter[Outcome] = report.tally if report else Counter()
     return Drained(
         report.exit_code if report else 0,
         ok=tally[Outcome.OK],
         retried=tally[Outcome.RETRIED] + tally[Outcome.SNOOZED],
         dead=tally[Outcome.DEAD],
-        unknown=counts.unknown,
+        unknown=None if counts is None else counts.unknown,
         released=tally[Outcome.RELEASED],
-        left=counts.ready,
-        scheduled=counts.scheduled,
+        left=None if counts is None else counts.ready,
+        scheduled=None if counts is None else counts.scheduled,
         seconds=round(seconds, 3),
         reason=report.reason if report else "empty",
-        unknown_types=tuple(counts.unknown_types),
+        unknown_types=tuple(counts.unknown_types) if counts else (),
     )

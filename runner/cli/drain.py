@@ -87,6 +87,8 @@ def _tell(done: "Drained", settings: Settings, as_json: bool) -> None:
 def _summary(done: "Drained") -> str:
     if done.reason == "overlap":
         return "not drained: another drain of these queues runs"
+    if done.left is None:
+        return f"not drained: no database, ok={done.ok} retried={done.retried} dead={done.dead}"
     return (
         f"drained ok={done.ok} retried={done.retried} dead={done.dead} unknown={done.unknown}"
         f" left={done.left} in {done.seconds:.1f}s"
@@ -99,7 +101,7 @@ def _failed(done: "Drained", fail_on: str) -> bool:
         "never": 0,
         "dead": done.dead,
         "failure": done.dead + done.retried,
-        "left": done.dead + done.retried + done.left,
+        "left": done.dead + done.retried + (done.left or 0),
     }
     return counted[fail_on] > 0
 

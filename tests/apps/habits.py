@@ -67,6 +67,16 @@ def _deep(depth):
         raise RuntimeError("z" * 1000) from error
 
 
+@tasks.task(max_attempts=1)
+def gives_away(tx, task):
+    """Says the database's URL wherever it can."""
+    url = os.environ["DATABASE_URL"]
+    print(f"connecting to {url}")
+    task.log.warning(f"trying {url} again")
+    os.write(1, f"from C: {url}\n".encode())
+    raise RuntimeError(f"could not reach {url}")
+
+
 # -- what they leave behind ----------------------------------------------------------------------------
 
 
