@@ -11,13 +11,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from chaos import pooler
 from runner.config import FleetConfig
 from runner.handling.looking import Looking
 from runner.registry import Registry
 from runner.store import ending
 from runner.store.claim import NO_BOUNDS
 from runner.wire import Token
-from tests import fleets
+from tests import fleets, pooling
 from tests.cases.aftermath import Scene
 from tests.db.stage import add, announce, one
 from tests.hurting import Hurt, reconnect
@@ -188,3 +189,31 @@ def test_p25_claims_beside_an_old_snapshot(fresh: str) -> None:
 @pytest.mark.full
 def test_p25_a_backlog_of_300_000(fresh: str) -> None:
     beside_an_old_snapshot(fresh, 300_000, 100_000)
+
+
+# -- P-26 -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("P-26")
+@pooling.needed
+@pytest.mark.direct
+def test_p26_behind_pgbouncer_with_one_connection(scene: Scene) -> None:
+    """Transaction mode, one server connection for two whole runners: detected and said; correct by
+    polling, with nothing prepared. There is no lasting leader to be doubled: each pass locks for its
+    own transaction, so what two runners promote is run once."""
+    work = scene.work
+    with pooler.pooler(work.url, size=1) as pool:
+        url = pool.url(work.url)
+        with scene.fleet(procs=2, url=url) as fleet, scene.fleet(procs=2, url=url):
+            fleets.wait_registered(work, 2)
+            tasks = work.add("ordinary", 200)
+            due = """insert into runner.task (task_type, run_at)
+                     select 'ordinary', clock_timestamp() + interval '1 s'
+                     from generate_series(1, 50) returning task_id"""
+            tasks += [row[0] for row in work.conn.execute(due)]
+            wait_until(work.empty, 60)
+            assert "behind a transaction pooler: polling instead of LISTEN" in fleet.log()
+            listening = "select from pg_stat_activity where query ilike 'listen%'"
+            assert not work.conn.execute(listening).rowcount
+    work.exactly_once(tasks)
+    assert {fields[2] for fields in work.noted("start")} == {"1"}
