@@ -22,7 +22,7 @@ class LogReader:
     `secret`, the database's password, is in none of them, whoever wrote it there.
     """
 
-    def __init__(self, pipe: int, level: str, secret: str | None = None) -> None:
+    def __init__(self, pipe: int, level: str, secret: str | None) -> None:
         os.set_blocking(pipe, False)
         self.pipe = pipe
         self._secret = secret

@@ -7,6 +7,7 @@ from ..config import FleetConfig
 from ..loglines import LogReader, as_json, as_text
 from ..operating.person import who
 from ..seat import Ends, Seat
+from ..store.connect import password
 from ..terminal import Terminal
 from ..wire import EventWriter, Kind
 
@@ -25,7 +26,7 @@ def run_console(
     feed.setblocking(False)
     fleet = Fleet(
         feed,
-        LogReader(ends.extra["read"], config.log_level),
+        LogReader(ends.extra["read"], config.log_level, password(config.dsn)),
         as_json if config.log_format == "json" else as_text,
         ends.control,
         events,

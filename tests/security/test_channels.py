@@ -6,10 +6,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from runner.cli.root import VERBS as VERB_ORDER
 from runner.store.connect import password
-from tests.commands import run
+from tests.commands import Job, command, environment, run, run_jobs
 from tests.db.stage import one
+from tests.process.test_cli_errors import MALFORMED
+from tests.process.test_cli_errors import SECRET as CANARY
 from tests.servers import Connection
+from tests.terminals import terminal
 
 pytestmark = [pytest.mark.db, pytest.mark.process]
 
@@ -95,6 +99,25 @@ VERBS = (
 )
 
 
+# `db` takes no URL, `demo` brings its own database.
+VERB_NAMES = [name for name in VERB_ORDER if name not in ("db", "demo")]
+WITH_ARGUMENTS = {
+    "enqueue": "enqueue hello",
+    "show": "show 1",
+    "explain": "explain 1",
+    "dead": "dead list",
+    "cancel": "cancel 1",
+    "pause": "pause q",
+    "resume": "resume q",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tasks.py").write_text("import runner\ntasks = runner.Registry()\n")
+    return tmp_path
+
+
 @pytest.fixture
 def url(db_url: str) -> str:
     """The server trusts, so that any password will do."""
@@ -141,6 +164,37 @@ def test_no_verb(url: str, db: Connection, tmp_path: Path) -> None:
         result = run(*arguments, url=url, cwd=tmp_path)
         for piece in PIECES:
             assert piece not in result.stdout + result.stderr, verb
+
+
+@pytest.mark.timeout(300)
+def test_malformed_urls_over_all_verbs(project: Path) -> None:
+    """Each URL by the environment and by the option to some verbs, each verb with some of them."""
+    jobs = []
+    for number, url in enumerate(MALFORMED):
+        for step in range(0, len(VERB_NAMES), 7):
+            verb = WITH_ARGUMENTS.get(name := VERB_NAMES[(number + step) % len(VERB_NAMES)], name)
+            loud = ["-vv", "--log-format", ("text", "json")[number % 2], "--database-url", url]
+            jobs.append(Job([*verb.split(), *loud], cwd=project))
+        jobs.append(Job([*verb.split(), "-v"], {"DATABASE_URL": url}, cwd=project))
+    codes = set()
+    for job, result in zip(jobs, run_jobs(jobs), strict=True):
+        assert CANARY not in result.stdout + result.stderr, job.arguments
+        codes.add(result.returncode)
+    assert codes == {78}
+    assert len(jobs) > 100
+
+
+def test_the_live_view(url: str, db: Connection, tmp_path: Path) -> None:
+    """What the log would say is above it, and rows are in it."""
+    (tmp_path / "tasks.py").write_text(APP)
+    line = command("start", "--procs", "2", "--grace", "0s")
+    with terminal(line, tmp_path, environment(DATABASE_URL=url)) as shown:
+        shown.wait_for("cannot prepare")
+        db.execute("insert into runner.task (task_type) select unnest(%s::text[])", [list(TYPES)])
+        shown.wait_for("DEAD", "raises", "discards")
+        shown.process.terminate()
+        shown.end()
+        assert not [piece for piece in PIECES if piece.encode() in shown.sent]
 
 
 def test_the_server_knows_no_url(url: str, db: Connection) -> None:
