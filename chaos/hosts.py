@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 NETWORK = "10.219.7"
+NAMED = ("unshare", "--uts", "sh", "-c", 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"')
 FIRST_ADDRESS = 10
 
 
@@ -25,9 +26,9 @@ def lacking() -> str | None:
     """What is missing for hosts of their own, as a reason to skip; None when they can be made."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [name for name in ("ip", "bridge") if shutil.which(name) is None]
+    missing = [name for name in ("ip", "bridge", "unshare") if shutil.which(name) is None]
     if missing:
-        return f"{' and '.join(missing)} (iproute2) is not installed"
+        return f"{' and '.join(missing)} (iproute2, util-linux) is not installed"
     name = f"runner-probe-{secrets.token_hex(3)}"
     try:
         _run("ip", "netns", "add", name)
@@ -56,8 +57,9 @@ class Host:
     connected: bool = True
 
     def command(self, *command: str) -> list[str]:
-        """The same command, run on this host."""
-        return ["ip", "netns", "exec", self.namespace, *command]
+        """The same command, run on this host, which has a name of its own, too. The process that is
+        started becomes the command: its pid is the command's."""
+        return ["ip", "netns", "exec", self.namespace, *NAMED, self.name, *command]
 
     def cut(self) -> None:
         """Nothing goes in or out any more, and nobody is told: not even the link goes down."""
@@ -71,7 +73,7 @@ class Host:
 
     def lose(self, share: float) -> None:
         """Lose this share of incoming packets; 0: none any more."""
-        _run(*self.command("iptables", "-F", "INPUT"))
+        _run(*self._inside("iptables", "-F", "INPUT"))
         if share:
             rule = (
                 "-m",
@@ -83,12 +85,15 @@ class Host:
                 "-j",
                 "DROP",
             )
-            _run(*self.command("iptables", "-A", "INPUT", *rule))
+            _run(*self._inside("iptables", "-A", "INPUT", *rule))
 
     def refuse(self, port: int, on: bool) -> None:
         """While on, whatever is sent to this port is answered by a reset."""
         rule = ("-p", "tcp", "--dport", str(port), "-j", "REJECT", "--reject-with", "tcp-reset")
-        _run(*self.command("iptables", "-A" if on else "-D", "OUTPUT", *rule))
+        _run(*self._inside("iptables", "-A" if on else "-D", "OUTPUT", *rule))
+
+    def _inside(self, *command: str) -> list[str]:
+        return ["ip", "netns", "exec", self.namespace, *command]
 
     def _port_state(self, state: int) -> None:
         inside = ("ip", "netns", "exec", self.switch)

@@ -19,6 +19,7 @@ from ..config import LOCK_SECONDS, STATEMENT_SECONDS
 from .sql import query
 
 IDLE_SECONDS = 5.0
+SERVER_PATIENCE_SECONDS = 2.5  # then the third question, a second later, was the last
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _BEGIN = b"BEGIN"  # psycopg's, for a transaction without wishes
@@ -122,6 +123,11 @@ def settings(statement_seconds: float) -> dict[str, str]:
         "lock_timeout": _ms(LOCK_SECONDS),
         "idle_in_transaction_session_timeout": _ms(IDLE_SECONDS),
         "client_connection_check_interval": _ms(1),
+        # The server's side of a cut network: what was locked there is free again after three seconds.
+        "tcp_keepalives_idle": "1",
+        "tcp_keepalives_interval": "1",
+        "tcp_keepalives_count": "3",
+        "tcp_user_timeout": _ms(SERVER_PATIENCE_SECONDS),
         "default_transaction_isolation": r"read\ committed",
         "default_transaction_read_only": "off",
         "runner.direct": "on",  # arrives only where no pooler is in between

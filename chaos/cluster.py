@@ -1,0 +1,81 @@
+"""Fleets on hosts of their own against one database, on a network that can be cut."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from chaos import hosts, server
+from chaos.hosts import Host, Network
+from chaos.runners import Runner
+from chaos.server import Place, Server
+
+Session = psycopg.Connection[tuple[Any, ...]]
+DATABASE = "cluster"
+
+
+@dataclass
+class Cluster:
+    """A database host, and so many hosts with a fleet each; none is started yet."""
+
+    network: Network
+    place: Place
+    server: Server
+    runners: list[Runner]
+
+    @property
+    def directory(self) -> Path:
+        return self.place.root / "witnesses"
+
+    def connect(self) -> Session:
+        """By the socket, past the network."""
+        return psycopg.connect(self.server.url(DATABASE), autocommit=True)
+
+    def start(self) -> None:
+        """Every fleet."""
+        for runner in self.runners:
+            runner.start()
+
+    def stop(self) -> None:
+        """Every fleet, at once and gracefully."""
+        living = [runner for runner in self.runners if runner.alive]
+        for runner in living:
+            if runner.process is not None:
+                runner.process.terminate()
+        for runner in living:
+            runner.stop()
+
+
+@contextlib.contextmanager
+def cluster(
+    count: int, options: Sequence[str], *, binaries: Path | None = None, **settings: str
+) -> Iterator[Cluster]:
+    """Everything is ended and thrown away afterwards, whatever became of it."""
+    with server.place(binaries) as place, hosts.network() as network:
+        db = network.add("db")
+        main = place.make("main", address=db.address, prefix=db.command(), **settings)
+        main.initialise()
+        main.start()
+        main.create(DATABASE)
+        with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
+            conn.execute("create table effect (task_id bigint, attempt int)")
+        directory = place.root / "witnesses"
+        directory.mkdir(mode=0o700)
+        made = Cluster(network, place, main, [])
+        for number in range(count):
+            made.runners.append(_runner(made, network.add(f"h{number}"), tuple(options)))
+        try:
+            yield made
+        finally:
+            for runner in made.runners:
+                if runner.host is not None and not runner.host.connected:
+                    runner.host.heal()
+            made.stop()
+
+
+def _runner(made: Cluster, host: Host, options: tuple[str, ...]) -> Runner:
+    url = made.server.remote_url(DATABASE)
+    return Runner(host.name, url, made.directory, options, host=host)
