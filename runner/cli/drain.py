@@ -55,7 +55,12 @@ def drain(
     wait_retries: float | None,
     **options: Any,
 ) -> int:
-    """Run tasks until nothing is runnable, then exit."""
+    """Run tasks until nothing is runnable, then exit.
+
+    For cron: silent when all went well, and at once where another drain of these queues runs. Not
+    waited for: what is due later, and types without a handler. Exit codes: 0 also with nothing to do or
+    the time used up; 1 tasks died (see --fail-on); 69 no database; 75 busy (--fail-if-busy).
+    """
     limits = Drain(max_time, max_tasks, wait_retries, linger, snapshot)
     with database(settings, options["connect_wait"]) as url:
         config = fleet_config(settings, url, options, log_level="error", drain=limits)

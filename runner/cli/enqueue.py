@@ -20,7 +20,7 @@ from .settings import Settings
 )
 @click.option("--lines", "field", metavar="FIELD", help="Lines are not JSON but params.FIELD.")
 @click.option("--envelope", is_flag=True, help="Lines are objects: type, params, queue, key ...")
-@click.option("--queue", default="default", show_default=True)
+@click.option("--queue", default="default", show_default=True, help="Where it waits.")
 @click.option("--priority", type=int, default=5, show_default=True, help="0 first, 9 last.")
 @click.option("--in", "delay", type=Duration(), help="Not before so long from now.")
 @click.option("--at", type=Moment(), help="Not before this time, with its zone.")

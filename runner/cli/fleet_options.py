@@ -34,9 +34,18 @@ UNSAFE = frozenset({"no-timer", "no-kill"})
 HELPERS = 5  # connections of a fleet beside one for each worker
 
 _OPTIONS = (
-    click.option("--procs", type=Count(MOST_PROCS), help="Workers (default: the CPUs we may use)."),
     click.option(
-        "--queue", "queues", type=Queues(), multiple=True, help="Serve only these; N workers here."
+        "--procs",
+        type=Count(MOST_PROCS),
+        help="Workers (default: the CPUs we may use; more where handlers wait, as many as the database"
+        " and what is behind them bear).",
+    ),
+    click.option(
+        "--queue",
+        "queues",
+        type=Queues(),
+        multiple=True,
+        help="Serve only these queues, with N workers of its own; may be repeated.",
     ),
     click.option(
         "--priority",
@@ -86,12 +95,18 @@ _OPTIONS = (
         type=Duration(SHORTEST_POLL_SECONDS),
         default="1s",
         show_default=True,
-        help="How often to look without a notice.",
+        help="How often to look for work without being told of any.",
     ),
     click.option("--no-listen", is_flag=True, help="Poll only, as behind some poolers."),
-    click.option("--max-tasks-per-child", type=Count(), help="Replace a worker after so many."),
     click.option(
-        "--max-memory-per-child", type=Size(), help="Replace a worker that is larger, as 512MB."
+        "--max-tasks-per-child",
+        type=Count(),
+        help="Replace a worker after so many tasks, the next one ready first.",
+    ),
+    click.option(
+        "--max-memory-per-child",
+        type=Size(),
+        help="Replace one that has grown larger, between tasks; as 512MB.",
     ),
     click.option(
         "--boot-timeout",

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import click
 
+from .examples import add_example
 from .settings import add_global_options, global_options
 
 VERBS = (
@@ -47,6 +48,7 @@ class Verbs(click.Group):
         command = getattr(importlib.import_module(f"{__package__}.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         add_global_options(command, f"RUNNER_{cmd_name}")
+        add_example(command, cmd_name)
         return command
 
     def resolve_command(
@@ -71,7 +73,13 @@ def _neighbour(name: str, names: Iterable[str]) -> str:
 root = Verbs(
     "runner",
     params=list(global_options()),
-    help="A batch runner for Python on PostgreSQL.",
+    help="""A batch runner for Python on PostgreSQL.
+
+    Tasks are rows; handlers are functions of your app; a fleet of worker processes runs them, and each
+    task is deleted in the transaction of its handler's own writes. Every option is also read from
+    RUNNER_VERB_OPTION, as in RUNNER_START_PROCS.
+    """,
+    epilog="\b\nExample, with a tasks.py here and DATABASE_URL set:\n  runner init && runner start",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "RUNNER",

@@ -44,8 +44,16 @@ class Settings:
 
 def global_options() -> Iterator[click.Option]:
     """New ones for one command."""
-    yield _option(["--database-url"], metavar="URL", help="Where the tasks are.")
-    yield _option(["-A", "--app"], metavar="MODULE[:OBJECT]", help="The app with the handlers.")
+    yield _option(
+        ["--database-url"],
+        metavar="URL",
+        help="Where the tasks are (or RUNNER_DATABASE_URL, DATABASE_URL, PG*).",
+    )
+    yield _option(
+        ["-A", "--app"],
+        metavar="MODULE[:OBJECT]",
+        help="The app with the handlers (or RUNNER_APP, setup.cfg, tasks.py).",
+    )
     yield _option(["--app-dir"], metavar="DIR", help="Where the app is found (default: here).")
     yield _option(["--embedded"], is_flag=True, help="Use the embedded PostgreSQL.")
     yield _option(["--log-format"], type=click.Choice(["text", "json"]), help="How log lines look.")

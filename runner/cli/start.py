@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @connect_wait("60s")
 @click.pass_obj
 def start(settings: Settings, /, console: bool | None, connect_wait: float, **options: Any) -> int:
-    """Run tasks with a fleet of workers until stopped."""
+    """Run tasks with a fleet of workers until stopped.
+
+    A TERM or INT lets running tasks finish within --grace and gives the others back; a second one does
+    so at once. HUP brings new code, worker by worker. Exit codes: 0 stopped; 2 usage; 69 no database;
+    70 workers keep dying at start; 78 app, schema or URL; 130, 143 forced.
+    """
     with database(settings, connect_wait) as url:
         config = fleet_config(settings, url, options, log_level="info")
         from .. import fleet
