@@ -309,8 +309,8 @@ def test_the_parent_killed(queue: Work) -> None:
         wait_until(one.is_as_before, why="the terminal as it was")
 
 
-def test_a_stopped_console_is_replaced(queue: Work) -> None:
-    """SIGSTOP for longer than a part may be silent would take half a minute: here it goes on."""
+def test_a_stopped_console_disturbs_nobody(queue: Work) -> None:
+    """SIGSTOP, and CONT before it counts as silent."""
     with fleet(queue) as one:
         one.wait_for("SLOT", "q stop")
         console = console_of(one.pid)
@@ -321,6 +321,37 @@ def test_a_stopped_console_is_replaced(queue: Work) -> None:
         queue.exactly_once(ids)
         one.type("?")
         one.wait_for("Keys")
+
+
+def test_a_terminal_that_is_gone(queue: Work) -> None:
+    """Its window was closed: the fleet stops as at any first signal, and nobody is left."""
+    queue.add("sleepy", seconds=300)
+    with fleet(queue) as one:
+        one.wait_for("sleepy")
+        children = [*queue.workers().values(), console_of(one.pid)]
+        os.close(one.slave)
+        os.close(one.master)
+        one.master, one.slave = os.pipe()
+        assert one.process is not None
+        assert one.process.wait(30) == 0
+        wait_until(lambda: all(gone(pid) for pid in children if pid), why="all gone")
+        assert queue.states() == {"ready": 1}
+
+
+@pytest.mark.full
+def test_a_console_that_stays_stopped_is_replaced(queue: Work) -> None:
+    with fleet(queue) as one:
+        one.wait_for("SLOT", "q stop")
+        workers = queue.workers()
+        console = console_of(one.pid)
+        assert console is not None
+        os.kill(console, signal.SIGSTOP)
+        wait_until(lambda: console_of(one.pid) not in (None, console), 60, "another console")
+        one.wait_for("killing console: silent")
+        assert queue.workers() == workers
+        one.type("qy")
+        assert one.end() == 0
+        assert one.is_as_before()
 
 
 @pytest.mark.parametrize("how", ["key", "signal"])
