@@ -12,13 +12,14 @@ import psycopg
 from .clock import now
 from .config import FleetConfig
 from .errors import Busy, DatabaseUnreachable
-from .fleet import compose
+from .fleet import compose, run
 from .judge import Judge
 from .store import drains, passes, schema
 from .store.claim import Bounds
 from .store.connect import connected
 from .supervisor.course import Report
 from .supervisor.goals import RunUntilDrained
+from .terminal import Terminal
 from .typenames import TypeNames
 from .wire import Outcome
 
@@ -46,8 +47,10 @@ def drain(
     connect_wait_seconds: float = 5.0,
     overlap: str = "skip",
     fail_if_busy: bool = False,
+    terminal: Terminal | None = None,
 ) -> Drained:
-    """Run until nothing is runnable; does not fork when nothing is.
+    """Run until nothing is runnable, with the live view on `terminal` if there is one; does not fork
+    when nothing is runnable.
 
     Raises Busy when another drain of the same queues runs and `fail_if_busy` is set.
     """
@@ -81,7 +84,12 @@ def drain(
     )
     leased = [lock.bytes] if overlap == "skip" else []
     types = TypeNames()
-    report = compose(config, runner_id, goal, bounds=bounds, leased=leased, types=types).run()
+    report = run(
+        compose(
+            config, runner_id, goal, bounds=bounds, leased=leased, types=types, terminal=terminal
+        ),
+        terminal,
+    )
     known = types.read()
     try:
         with connected(config.dsn, "drain", connect_wait_seconds) as conn:

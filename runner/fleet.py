@@ -45,7 +45,11 @@ def start(
 ) -> Report:
     """Run a fleet until it is stopped; with the live view on `terminal` if there is one."""
     ask(config.dsn, "start", connect_wait_seconds, schema.check)
-    supervisor = compose(config, uuid4(), RunForever(config.procs), terminal=terminal)
+    return run(compose(config, uuid4(), RunForever(config.procs), terminal=terminal), terminal)
+
+
+def run(supervisor: Supervisor, terminal: Terminal | None) -> Report:
+    """Run a fleet to its end, and see that the terminal is as it was then."""
     try:
         return supervisor.run()
     finally:

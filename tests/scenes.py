@@ -78,7 +78,7 @@ def night_shift(state: State | None = None) -> Scene:
     ]
     retried = {"type": "send_invoice", "count": 4, "cause": "ConnectionError", "error": refused}
     failing = [retried | {"next_try_seconds": 3.5}]
-    scene = Scene(state or State(), HOST, "shop@db1")
+    scene = Scene(state or State(), HOST, True, "shop@db1")
     scene.snapshot = Snapshot(NOW - 0.5, NOW - 0.5, status(workers, queues, types), gone, failing)
     scene.fleet = fleet([(0, 4100, 801, 0.0), (1, 4101, 77, 191.0), (2, 4102, 90, 55.0)])
     scene.log = [
@@ -124,7 +124,7 @@ def hostile(text: str) -> Scene:
     """A scene with this text in every place that holds one."""
     workers = [worker(0, 4100, task=1, type=text, attempt=1, run_seconds=3.0, host=text)]
     kinds = [kind(text, ready=5, dead=1, unknown=5, paused_until=text)]
-    scene = Scene(State(), HOST, text)
+    scene = Scene(State(), HOST, True, text)
     gone = [dead(1, text, text, text, 1.0)]
     failing = [{"type": text, "count": 1, "cause": text, "error": text, "next_try_seconds": 1.0}]
     taken = status(workers, kinds, kinds)

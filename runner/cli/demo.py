@@ -17,13 +17,15 @@ from . import output, problems
 from .database import connect_wait, embedded_database
 from .params import MOST_PROCS, Count
 from .settings import Settings
+from .watch import terminal_for_view
 
 if TYPE_CHECKING:
     from ..store.connect import Connection
 
 ROUNDS = 5  # drains, until what the kill interrupted is done as well
 LOOK_SECONDS = 0.02
-LINE_SECONDS = 1.0  # between lines where there is no terminal
+LINE_SECONDS = 1.0  # between lines where there is no view
+STOPPED = (130, 143)  # exit codes of a drain that a person has ended
 KILL_AT = 0.3  # share of the files that are done by then
 COLUMNS = ("files", "rows", "lost", "doubled", "killed", "seconds", "tasks_per_second")
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -69,6 +71,7 @@ def demo(
         store.prepare(conn, params)
         show = Show(conn, len(params), settings)
         show.line(f"{len(params)} files, one task each, {procs} workers")
+        show.view = settings.verbosity >= 0 and terminal_for_view(None) is not None
         _run(url, procs, show)
         found = store.summary(conn) | {"killed": show.killed}
     _tell(found, as_json, settings)
@@ -88,7 +91,10 @@ def _database(settings: Settings, wait: float) -> Iterator[str]:
 
 @dataclass
 class Show:
-    """Progress on stderr: one line that changes on a terminal, a line now and then elsewhere."""
+    """Progress on stderr: the live view on a terminal; else a line now and then.
+
+    While the view is on, lines wait until it has left: they would be drawn over.
+    """
 
     conn: "Connection"
     files: int
@@ -96,36 +102,31 @@ class Show:
     killed: int = 0
     begun: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
-    live: bool = field(default_factory=lambda: sys.stderr.isatty())
-    open: bool = False  # a line that can change stands there
+    view: bool = False
+    held: list[str] = field(default_factory=list)
 
     def progress(self, done: int) -> None:
         """Tell how far it is, unless that was told a moment ago."""
         at = time.monotonic()
-        if self.settings.verbosity < 0 or at - self.told < (0.1 if self.live else LINE_SECONDS):
-            return
-        self.told = at
-        text = f"{done} of {self.files} files, {done / (at - self.begun):.0f} a second"
-        if not self.live:
-            self.line(text)
-            return
-        self.open = True
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"\rdemo: {text:<40}")
-            sys.stderr.flush()
+        if not self.view and at - self.told >= LINE_SECONDS:
+            self.told = at
+            rate = done / (at - self.begun)
+            self.line(f"{done} of {self.files} files, {rate:.0f} a second")
 
     def line(self, text: str) -> None:
         """A line that stays."""
-        self.end()
-        if self.settings.verbosity >= 0:
+        if self.view:
+            self.held.append(text)
+        elif self.settings.verbosity >= 0:
             problems.tell(f"demo: {text}", self.settings)
 
     def end(self) -> None:
-        """Leave the line that changes."""
-        if self.open:
-            self.open = False
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write("\n")
+        """The view has left: what was held back is told now."""
+        view, self.view = self.view, False
+        for text in self.held:
+            self.line(text)
+        self.view = view
+        self.held.clear()
 
 
 def _run(url: str, procs: int, show: Show) -> None:
@@ -135,6 +136,8 @@ def _run(url: str, procs: int, show: Show) -> None:
     for _ in range(ROUNDS):
         code = _drain(url, procs, show)
         show.end()
+        if code in STOPPED:
+            raise KeyboardInterrupt
         if code not in (0, 1):
             raise RunnerError(f"the workers ended with exit code {code}")
         tasks, due_seconds = store.waiting(show.conn)
@@ -150,6 +153,7 @@ def _drain(url: str, procs: int, show: Show) -> int:
     command = [sys.executable, "-P", "-c", RUN, TOP, "drain", "--procs", str(procs)]
     command += ["--queue", "demo", "--app", "runner.demo_app", "--app-dir", TOP]
     command += ["--backoff", "100ms:1s", "--wait-retries", "10s", "--json"]
+    command += ["--console"] if show.view else []
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

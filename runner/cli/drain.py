@@ -10,6 +10,7 @@ from .database import connect_wait, database, on_terminal
 from .fleet_options import fleet_config, fleet_options
 from .params import Count, Duration
 from .settings import Settings
+from .watch import terminal_for_view
 
 if TYPE_CHECKING:
     from ..draining import Drained
@@ -43,6 +44,7 @@ KEYS = ("ok", "retried", "dead", "unknown", "released", "left", "scheduled", "se
 @click.option("--fail-if-busy", is_flag=True, help="Exit 75 where another drain runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--dry-run", is_flag=True, help="Only tell what there is to do.")
+@click.option("--console", is_flag=True, hidden=True, help="The live view, on a terminal.")
 @connect_wait()
 @click.pass_obj
 def drain(
@@ -73,6 +75,7 @@ def drain(
             connect_wait_seconds=options["connect_wait"],
             overlap=options["overlap"],
             fail_if_busy=options["fail_if_busy"],
+            terminal=terminal_for_view(True) if options["console"] else None,
         )
     _tell(done, settings, options["as_json"])
     return done.exit_code or int(_failed(done, options["fail_on"]))

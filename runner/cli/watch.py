@@ -81,11 +81,15 @@ def picture(url: str, path: str) -> None:
     from ..console.scene import Scene
     from ..console.state import State
 
-    answer = Gatherer(url, who()).answer({"ask": "look", "interval": LINE_SECONDS})
+    gatherer = Gatherer(url, who())
+    answer = gatherer.answer({"ask": "look", "interval": LINE_SECONDS})
+    gatherer.close()
     if "look" not in answer:
         raise RunnerError(answer["trouble"])
     snapshot = snapshot_of(answer["look"])
-    scene = Scene(State(), socket.gethostname(), answer["look"]["where"], snapshot)
+    scene = Scene(
+        State(), socket.gethostname(), database=answer["look"]["where"], snapshot=snapshot
+    )
     made = svg(scene, now(), time.time())
     try:
         with open(path, "w", encoding="utf-8") as file:

@@ -47,7 +47,9 @@ class App:
         self.source = source
         self.fleet = fleet
         self.log: deque[Record] = deque(maxlen=KEPT_LINES)
-        self.scene = Scene(State(), host=socket.gethostname(), log=self.log)
+        self.scene = Scene(
+            State(), host=socket.gethostname(), owns_fleet=fleet is not None, log=self.log
+        )
         self.display = Display(terminal)
         self.keys = Keys()
         self.over = False

@@ -53,6 +53,11 @@ class Gatherer:
                 self._conn = None
             return {"trouble": error_text(error, 200), "kept": self._conn is not None}
 
+    def close(self) -> None:
+        """End the connection."""
+        if self._conn is not None:
+            self._conn.close()
+
     def _connected(self) -> Connection:
         if self._conn is None:
             wait = self._tried_at + AGAIN_SECONDS - now()

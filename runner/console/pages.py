@@ -45,7 +45,7 @@ def footer(scene: Scene, width: int, now: float) -> list[Text]:
     if state.help or state.details is not None:
         return [Text(cells.fitted(" any key: back  ↑↓ scroll", width), "dim")]
     chosen = _HINTS[state.cursor[0]] + "  " if state.cursor is not None else "↑↓ choose  "
-    leave = "q stop" if scene.fleet is not None else "q leave"
+    leave = "q stop" if scene.owns_fleet else "q leave"
     hints = f" {chosen}1-5 views  space hold  ? help  {leave}"
     if cell_len(hints) > width:
         hints = f" ? help  {leave}"
@@ -54,7 +54,7 @@ def footer(scene: Scene, width: int, now: float) -> list[Text]:
 
 def help_lines(scene: Scene, width: int) -> list[Text]:
     """The keys, each with what it does."""
-    end = "stop the fleet; tasks in hand get their grace" if scene.fleet is not None else "leave"
+    end = "stop the fleet; tasks in hand get their grace" if scene.owns_fleet else "leave"
     lines = [Text(""), Text(" Keys", "bold"), Text("")]
     for keys, what in (*_KEYS, ("q", end), ("?", "this page")):
         lines += _labelled(keys, what, width)

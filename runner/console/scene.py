@@ -14,6 +14,7 @@ class Scene:
 
     state: State
     host: str
+    owns_fleet: bool = False
     database: str = ""
     snapshot: Snapshot | None = None
     fleet: Record | None = None

@@ -11,8 +11,9 @@ import pytest
 
 from runner.embedded import Embedded, stop
 from runner.text import storable
-from tests.commands import error_of, run
+from tests.commands import command, environment, error_of, run
 from tests.servers import reachable_directory
+from tests.terminals import terminal
 
 pytestmark = pytest.mark.process
 ODD = [
@@ -91,3 +92,27 @@ def test_the_library_of_python(tmp_path: Path, home: Path) -> None:
     told = json.loads(result.stdout)
     assert told["files"] == told["rows"] > 500
     assert (told["lost"], told["doubled"], told["killed"]) == (0, 0, 1)
+
+
+def test_on_a_terminal_the_view_shows_it(tmp_path: Path, home: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    fill(files, 300)
+    env = environment(RUNNER_HOME=str(home))
+    with terminal(command("demo", str(files)), tmp_path, env) as one:
+        assert one.end(60) == 0
+        assert b"\x1b[?1049h" in one.sent
+        assert one.is_as_before()
+        shown = one.text()
+        assert "demo: killed worker" in shown
+        assert "lost" in shown
+        assert "look at it:" in shown
+
+
+def test_a_person_may_end_it(tmp_path: Path, home: Path) -> None:
+    env = environment(RUNNER_HOME=str(home))
+    with terminal(command("demo"), tmp_path, env) as one:
+        one.wait_for("SLOT", "q stop", seconds=40)
+        one.type("\x03")
+        assert one.end(40) == 130
+        assert one.is_as_before()

@@ -111,7 +111,7 @@ def test_ascii_only_keeps_the_columns() -> None:
             {"trouble": "connection refused", "trouble_since": NOW - 12},
             "no answer from the database",
         ),
-        ({"fleet": None}, "↑↓ choose  1-5 views  space hold  ? help  q leave"),
+        ({"fleet": None, "owns_fleet": False}, "↑↓ choose  1-5 views  space hold  ? help  q leave"),
     ],
 )
 def test_what_must_be_told(change, told: str) -> None:  # type: ignore[no-untyped-def]

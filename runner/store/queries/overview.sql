@@ -31,8 +31,10 @@ select w.host, w.pid, w.slot, w.runner_id::text as runner,
        case when w.lease_until < clock_timestamp() then 'expired'
             when t.task_id is null then 'idle' else 'running' end as state,
        t.task_id as task, t.task_type as type, t.attempt,
-       round(least(1e10, greatest(0, extract(epoch from clock_timestamp())
-                                     - extract(epoch from t.claimed_at))), 3)::float8 as run_seconds,
+       case when t.claimed_at is not null then  -- greatest() takes null for nothing
+           round(least(1e10, greatest(0, extract(epoch from clock_timestamp())
+                                         - extract(epoch from t.claimed_at))), 3)::float8
+       end as run_seconds,
        round(least(1e10, greatest(-1e10, extract(epoch from w.lease_until)
                                          - extract(epoch from clock_timestamp()))), 3)::float8
            as lease_seconds,
