@@ -9,7 +9,7 @@ from tests import fleets
 from tests.hurting import Hurt, hurtable, reconnect
 from tests.servers import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.db]
+pytestmark = [pytest.mark.process, pytest.mark.db, pytest.mark.everywhere]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests import fleets
 from tests.commands import run
 from tests.servers import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.db]
+pytestmark = [pytest.mark.process, pytest.mark.db, pytest.mark.everywhere]
 
 
 def test_the_walk(fresh: str, tmp_path: Path) -> None:
