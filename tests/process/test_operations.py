@@ -107,6 +107,32 @@ def test_what_runs_is_called_as_the_page_says(fresh: str, tmp_path: Path) -> Non
             assert f"`runner {name}`" in page
 
 
+def test_the_log_has_the_fields_of_the_page(fresh: str, tmp_path: Path) -> None:
+    page = block(PAGE, "runner status --check").path.read_text()
+    fields = re.findall(r"`(\w+)`", page.partition("whose names and")[2].partition("Params are")[0])
+    with work(fresh, tmp_path) as queue:
+        for name in ("boom", "prints", "selfkill", "ordinary", "segfault"):
+            queue.add(name)
+        queue.add("chooses", how="snooze", delay=600)
+        queue.add("make_tea")
+        options = ("-v", "--log-format", "json")
+        with running(fresh, tmp_path, *options, procs=2) as fleet:
+            wait_until(lambda: queue.states()["dead"] == 3, 60, "what can die is dead")
+            wait_until(lambda: "not_implemented" in fleet.log(), 30, "told")
+            assert fleet.stop() == 0
+    records = [json.loads(line) for line in fleet.log().splitlines()]
+    assert {name for one in records for name in one} <= set(fields)
+    for one in records:
+        assert list(one)[:4] == ["time", "level", "event", "message"]
+        assert "role" in one
+    ended = {one["event"]: one for one in records if one["event"] in ("retried", "dead", "done")}
+    for one in ended.values():
+        assert {"task", "type", "attempt", "role"} <= set(one)
+    assert {"worker_died", "output", "snoozed", "stopping", "spawned"} <= {
+        r["event"] for r in records
+    }
+
+
 def _sessions(queue: Work) -> set[str]:
     query = """select application_name from pg_stat_activity
                where datname = current_database() and application_name like 'runner %'"""
