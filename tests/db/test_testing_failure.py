@@ -221,8 +221,8 @@ class TestTransaction:
         assert counts(stage.drain(write)) == {"ok": 1}
 
 
-def test_an_end_behind_another_statement_is_found_out(db: Connection, db_url: str) -> None:
-    """It takes the test's own transaction with it, but not unnoticed."""
+def test_an_end_behind_another_statement_is_refused(db: Connection, db_url: str) -> None:
+    """Before any of it has run: the test's own transaction stays what it was."""
     db.execute("create table effect (n int)")
     for ending in ("commit", "commit; begin"):
         tasks = Registry()
@@ -236,7 +236,7 @@ def test_an_end_behind_another_statement_is_found_out(db: Connection, db_url: st
             drained = drain(conn, tasks)
             assert counts(drained) == {"retried": 1}, ending
             assert isinstance(drained.errors[0][1], TransactionMisuse)
-    assert effects(db) == 2
+    assert effects(db) == 0
     assert one(db, "select count(*) from runner.worker") == 0
 
 
