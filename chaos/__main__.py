@@ -21,7 +21,9 @@ def main() -> int:
     options = _parser().parse_args()
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     sys.stderr.write(f"seed {seed}\n")
-    with stage(procs=options.procs, env=UNSAFE if options.control else None) as place:
+    with stage(
+        procs=options.procs, env=UNSAFE if options.control else None, pooled=options.pooler
+    ) as place:
         if place.network is not None:
             sys.stderr.write(f"no faults of a network: {place.network}\n")
         result = (_control if options.control else _soak)(place, options, seed)
@@ -64,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--procs", type=int, default=4, help="workers of each of the two fleets (default: 4)")
     add("--only", nargs="+", choices=FAULTS, metavar="FAULT", help=", ".join(FAULTS))
     add("--control", action="store_true", help="without timer and kill: overlaps must be seen")
+    add("--pooler", action="store_true", help="both fleets through PgBouncer, transaction mode")
     add("--json", type=Path, metavar="FILE", help="the report for programs")
     add("--keep", type=Path, metavar="DIR", help="copy the witnesses' files and the fleets' logs")
     return parser

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 
 from chaos import hosts, processes, server
+from chaos.pooler import pooler
 from chaos.proxy import Proxy, proxied
 from chaos.runners import Runner
 from chaos.server import Server
@@ -19,6 +20,7 @@ Session = psycopg.Connection[tuple[Any, ...]]
 DATABASE = "campaign"
 LEASE_SECONDS = 5.0
 BACKOFF_CAP_SECONDS = 2.0
+POOL = 10  # server connections behind a pooler; each fleet alone would like nine
 OPTIONS = (
     *("--lease", f"{LEASE_SECONDS:g}s", "--renew", "800ms", "--grace", "2s"),
     *("--backoff", f"200ms:{BACKOFF_CAP_SECONDS:g}s"),
@@ -89,9 +91,12 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(procs: int = 4, env: dict[str, str] | None = None) -> Iterator[Stage]:
-    """Server and fleets at work; everything is ended and thrown away afterwards."""
-    reason = hosts.lacking_iptables()
+def stage(
+    procs: int = 4, env: dict[str, str] | None = None, *, pooled: bool = False
+) -> Iterator[Stage]:
+    """Server and fleets at work; everything is ended and thrown away afterwards. `pooled`: both fleets
+    reach the server through PgBouncer, and none is on a host of its own."""
+    reason = "through a pooler" if pooled else hosts.lacking_iptables()
     options = ("--procs", str(procs), *OPTIONS)
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(server.place())
@@ -110,13 +115,16 @@ def stage(procs: int = 4, env: dict[str, str] | None = None) -> Iterator[Stage]:
             conn.execute("create table effect (task_id bigint, attempt int)")
         directory = place.root / "witnesses"
         directory.mkdir(mode=0o700)
+        entrance = main.url(DATABASE)
+        if pooled:
+            entrance = stack.enter_context(pooler(entrance, size=POOL)).url()
         runners = []
         for number in range(2):
             host = net.add(f"host{number}") if net is not None and number == 1 else None
             proxy: Proxy | None = None
             url = main.remote_url(DATABASE)
             if host is None:
-                proxy, url = stack.enter_context(proxied(main.url(DATABASE)))
+                proxy, url = stack.enter_context(proxied(entrance))
             runners.append(
                 Runner(f"runner{number}", url, directory, options, env or {}, host, proxy)
             )
