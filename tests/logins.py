@@ -17,8 +17,8 @@ from tests import pooling
 ROLES = Path(__file__).parent.parent / "deploy" / "roles.sql"
 NAMES = ("enqueue", "worker", "read", "admin")
 
-# What is run once more as the worker role: the whole way of a task, by statements and by real fleets.
-# The rest acts as people do who own or administer.
+# What is run once more as the worker role, and through a pooler: the whole way of a task, by statements
+# and by real fleets. The rest acts as people do who own or administer.
 WORKS = (
     *(
         f"tests/db/test_{one}.py"
@@ -67,4 +67,5 @@ def as_chosen(url: str) -> str:
 
 def is_chosen(path: Path) -> bool:
     """Whether the tests of a file belong to this run."""
-    return "RUNNER_TEST_ROLE" not in os.environ or str(path).endswith(WORKS)
+    some = "RUNNER_TEST_ROLE" in os.environ or pooling.wanted()
+    return not some or str(path).endswith(WORKS)

@@ -277,6 +277,7 @@ LIMITS = (
 FREE = ("0", "0", "0", "auto")
 
 
+@pytest.mark.direct
 class TestTheLimits:
     """Handlers are bounded by their own time limit, our statements by our timeouts."""
 

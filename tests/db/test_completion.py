@@ -108,6 +108,7 @@ def test_a_release_leaves_run_at_and_the_last_failure_alone(
     assert (stored.state, stored.attempt, stored.released) == ("ready", 0, 1)
 
 
+@pytest.mark.direct
 def test_of_two_completions_one_is_lost(db: Connection, db_url: str, claimer: Claimer) -> None:
     task = claimed(claimer)
     arguments = (claimer.worker_id, task.task_id, task.fence)
@@ -120,6 +121,7 @@ def test_of_two_completions_one_is_lost(db: Connection, db_url: str, claimer: Cl
             call.result()
 
 
+@pytest.mark.direct
 def test_a_completion_that_is_rolled_back_leaves_it_to_the_next(
     db: Connection, db_url: str, claimer: Claimer
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_completion_that_is_rolled_back_leaves_it_to_the_next(
     assert row(db, task.task_id).state == "ready"
 
 
+@pytest.mark.direct
 def test_the_effect_goes_with_the_lost_lease(db: Connection, db_url: str, claimer: Claimer) -> None:
     task = claimed(claimer)
     db.execute("create table effect (n int)")
@@ -146,6 +149,7 @@ def test_the_effect_goes_with_the_lost_lease(db: Connection, db_url: str, claime
     assert one(db, "select count(*) from effect") == 0
 
 
+@pytest.mark.direct
 class TestReceipts:
     """Keys of completed tasks: once, in the completing transaction."""
 

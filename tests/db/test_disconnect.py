@@ -18,7 +18,7 @@ from tests.db.attempting import Bench, good, raises
 from tests.db.stage import INSERT, JUDGE, effects, one
 from tests.servers import Connection, wait_until
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.direct]
 
 
 def cut(bench: Bench) -> None:
