@@ -14,6 +14,7 @@ SILENT_SECONDS = 30.0  # a role that said nothing for so long is killed and repl
 STATEMENT_SECONDS = 3.0
 LOCK_SECONDS = 1.0
 CONNECT_SECONDS = 3
+HELPERS = 5  # connections of a fleet beside one for each worker
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class FleetConfig:
             raise UsageError(f"--queue asks for {own} workers, --procs gives {self.procs}")
         if any(queue.workers is None for queue in self.queues) and own == self.procs:
             raise UsageError("no worker is left for the queues without a number of their own")
+
+    @property
+    def helpers(self) -> int:
+        """Connections beside one for each worker."""
+        return HELPERS + bool(self.metrics or self.metrics_file)
 
     @property
     def renew_every(self) -> float:

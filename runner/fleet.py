@@ -37,8 +37,6 @@ from .supervisor.tallies import Tallies
 from .terminal import Terminal
 from .typenames import TypeNames
 
-HELPERS = 5  # connections of a fleet beside one for each worker
-
 
 def start(
     config: FleetConfig, *, terminal: Terminal | None = None, connect_wait_seconds: float = 60.0

@@ -2,12 +2,11 @@
 
 import click
 
-from ..config import available_cpus
+from ..config import HELPERS, available_cpus
 from ..operating.diagnosis import Finding, failed
 from ..text import safe
 from . import output
 from .database import connect_wait, connection
-from .fleet_options import HELPERS
 from .params import MOST_PROCS, Count
 from .settings import Settings
 

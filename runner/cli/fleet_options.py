@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNSAFE = frozenset({"no-timer", "no-kill"})
-HELPERS = 5  # connections of a fleet beside one for each worker
 
 _OPTIONS = (
     click.option(
@@ -194,11 +193,11 @@ def warn_of_connections(conn: "Connection", config: FleetConfig, settings: Setti
     from ..store import overview
 
     facts = overview.server_facts(conn)
-    needed = config.procs + HELPERS
+    needed = config.procs + config.helpers
     if needed > facts.free:
         problems.tell(
             f"runner: warning: {config.procs} workers need {needed} connections"
-            f" ({config.procs} + {HELPERS}), {facts.free} are free: max_connections"
+            f" ({config.procs} + {config.helpers}), {facts.free} are free: max_connections"
             f" {facts.max_connections}, {facts.reserved} reserved, {facts.used} in use",
             settings,
         )

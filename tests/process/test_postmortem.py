@@ -27,6 +27,17 @@ def died(queue: Work, task: int, within: float = 30) -> dict[str, Any]:
     return wait_until(row, within, "its death is described")
 
 
+def test_a_handler_that_holds_the_interpreter_is_described_too(fresh: str, tmp_path: Path) -> None:
+    """No Python runs in its process, not even the thread that hears of its lease."""
+    options = ("--timeout", "1s", "--lease", "30s", "--renew", "5s")
+    with work(fresh, tmp_path) as queue, running(fresh, tmp_path, *options, procs=1):
+        (task,) = queue.add("holds_the_gil")
+        row = died(queue, task)
+        queue.conn.execute("delete from runner.task")
+        assert row["cause"] == "time limit"
+        assert row["post_mortem"].endswith(" in holds_the_gil")
+
+
 def test_a_handler_stuck_in_c_is_killed_and_its_stack_is_shown(fresh: str, tmp_path: Path) -> None:
     with work(fresh, tmp_path) as queue:
         (task,) = queue.add("in_c")
