@@ -130,6 +130,12 @@ class Sending(Bounded):
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
 
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        # psycopg drops ALL that the session has prepared, ours too, behind any rollback to a savepoint.
+        if name is None:
+            self.has_prepared = False
+        yield from super()._deallocate(name)
+
     def _first_failure(self, syncs: int) -> PQGen[pq.abc.PGresult | None]:
         """Read all there is to the end; the first result that is none."""
         failed = None

@@ -1,6 +1,7 @@
 """What a handler does to its transaction, to its lease and to its connection, and what comes of it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -321,6 +322,20 @@ class TestTheLimits:
         for each in (handler, good, handler, good, good):
             assert bench.run(each) == (Outcome.OK, None)
         assert effects(bench.db) == 6
+
+    def test_a_handler_that_rolls_back_to_a_savepoint(self, bench: Bench) -> None:
+        """Behind that psycopg drops all that the session has prepared, once it has prepared anything."""
+        assert bench.run(good) == (Outcome.OK, None)
+
+        def handler(tx: Tx, task: Task) -> None:
+            for _ in range(10):
+                tx.execute(INSERT)  # often enough to be prepared
+            with suppress(psycopg.Error), tx.transaction():
+                tx.execute("select 1 / 0")
+            tx.execute("select 1")
+
+        for each in (handler, good, handler, good):
+            assert bench.run(each) == (Outcome.OK, None)
 
     def test_the_first_completion_is_refused_and_the_second_is_not(self, bench: Bench) -> None:
         def robbed(tx: Tx, task: Task) -> None:
