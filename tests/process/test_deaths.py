@@ -146,6 +146,18 @@ def test_a_connection_lost_in_a_stop_charges_nobody(fresh: str, tmp_path: Path) 
         assert not work.effects()
 
 
+def test_a_connection_lost_while_start_looks_around(fresh: str, tmp_path: Path) -> None:
+    """It is one more that could not be made, within --connect-wait."""
+    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
+        proxy.rule = CutOnce(b"runner.meta", times=2, direction=">")
+        (task,) = work.add("ordinary")
+        with fleets.running(url, tmp_path, procs=1) as fleet:
+            wait_until(lambda: work.empty() or fleet.process.poll() is not None, 20)
+            assert fleet.process.poll() is None, fleet.log()
+        assert proxy.cuts == 2
+        work.exactly_once([task])
+
+
 def test_backends_terminated_under_load(fresh: str, tmp_path: Path) -> None:
     """No process dies for it, no attempt is charged, all effects once."""
     with fleets.work(fresh, tmp_path) as work:
