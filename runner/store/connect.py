@@ -43,7 +43,7 @@ def parse(url: str) -> dict[str, Any]:
     if _ANY_URL.match(url) and not _URL.match(url):
         raise ConfigError(
             "this is no PostgreSQL URL: it must begin with postgresql://",
-            hint="write postgresql://user@host:port/name",
+            hint="or give key=value pairs: host=… port=… user=… dbname=…",
         )
     try:
         parts = conninfo_to_dict(_URL.sub("postgresql://", url))

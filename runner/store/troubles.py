@@ -14,7 +14,11 @@ def explain(error: BaseException) -> tuple[str, str | None, int] | None:
         return None
     message = error.diag.message_primary or str(error)
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return message, "grant the role what it needs", 78
+        return (
+            message,
+            "give the login its role (deploy/roles.sql); runner doctor names what is missing",
+            78,
+        )
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedFunction):
         return message, "run: runner init", 78
     if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):

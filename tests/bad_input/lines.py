@@ -227,7 +227,7 @@ DATABASES = [
         "permission denied for table",
         78,
         "enqueuer",
-        hint="grant the role what it needs",
+        hint="give the login its role (deploy/roles.sql); runner doctor names what is missing",
     ),
     Case("missing privilege", "drain --procs 1", "permission denied for ", 78, "enqueuer"),
     Case(

