@@ -1,8 +1,9 @@
 """Faults on purpose, for tests: `RUNNER_FAULT=POINT:ACTION[,…]` makes a process fail at a named point.
 
 Actions: kill (itself), kill-parent, freeze (SIGSTOP itself), raise, exit, term-parent (a stop arrives),
-wait (half a second). With RUNNER_FAULT_ONCE=FILE only the first process that gets there fails: the file
-is made by it. Without the variable a point costs one look at an empty table.
+wait (half a second), hold (until there is FILE.go). With RUNNER_FAULT_ONCE=FILE only the first process
+that gets there fails: the file is made by it. Without the variable a point costs one look at an empty
+table.
 """
 
 import os
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 WAIT_SECONDS = 0.5
+HOLD_SECONDS = 30.0
 
 
 class FaultInjected(RuntimeError):
@@ -27,6 +29,13 @@ def _term_parent() -> None:
     time.sleep(WAIT_SECONDS)
 
 
+def _hold() -> None:
+    until = time.monotonic() + HOLD_SECONDS
+    path = os.environ.get("RUNNER_FAULT_ONCE", "") + ".go"
+    while not os.path.exists(path) and time.monotonic() < until:
+        time.sleep(0.005)
+
+
 ACTIONS: dict[str, Callable[[], object]] = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "kill-parent": lambda: os.kill(os.getppid(), signal.SIGKILL),
@@ -35,6 +44,7 @@ ACTIONS: dict[str, Callable[[], object]] = {
     "raise": _raise,
     "exit": lambda: os._exit(0),
     "wait": lambda: time.sleep(WAIT_SECONDS),
+    "hold": _hold,
 }
 
 

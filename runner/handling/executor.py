@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from .. import faults
 from ..judge import Claim
 from ..registry import Handler, Registry
 from ..store import ending
@@ -121,6 +122,7 @@ class Executor:
         """Delete what is done, in a statement of its own."""
         self.telling.events.flush()
         if self.done:
+            faults.point("before_clear")
             ending.delete_done(self.session.conn, self.session.worker_id, self.done)
             self.cleared()
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import psycopg
 
+from .. import faults
 from ..judge import Claim, Verdict
 from ..registry import Handler
 from ..store.claim import Row
@@ -87,6 +88,7 @@ class Group:
         if error is None:
             self.members.append(Member(task, claim))
             conn.keep_member()
+            faults.point("in_group")
             return
         verdict = self.attempts.verdict(error, self.handler, claim)
         self.members.append(Member(task, claim, verdict, error))
@@ -100,7 +102,9 @@ class Group:
         self._announce_end()
         done = [Token(one.claim.task_id, one.claim.fence) for one in self._good()]
         try:
+            faults.point("before_group_commit")
             self.session.complete_group(done, marker)
+            faults.point("after_group_commit")
         except psycopg.Error as error:
             self._undo(error)
         except Exception:

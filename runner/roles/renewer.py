@@ -162,6 +162,7 @@ class Renewer:
 
     def hand_back(self, conn: psycopg.Connection[object], back: HandBack) -> None:
         """Make ready what a busy worker has not begun, and delete what it is through with."""
+        faults.point("before_hand_back")
         worker = UUID(bytes=back.worker)
         if back.done:
             ending.delete_done(conn, worker, back.done)

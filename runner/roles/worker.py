@@ -150,6 +150,7 @@ class Worker:
                 self.settle(former)
             types, slot = self.registry.types, self.seat.slot
             joining.register(conn, worker_id, self.runner_id, self.config, slot, types)
+            faults.point("before_registered")
             self.looking = Looking(
                 conn, worker_id, self.config, self.queues, self.registry, self.rng, self.bounds
             )

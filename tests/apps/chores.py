@@ -89,6 +89,15 @@ def boom(tx, task):
 
 
 @tasks.task(max_attempts=3)
+def wavers(tx, task):
+    """Fails once."""
+    with alone(task):
+        tx.execute(EFFECT, [task.id, task.attempt])
+        if task.attempt == 1:
+            raise ValueError("not yet")
+
+
+@tasks.task(max_attempts=3)
 def selfkill(tx, task):
     tx.execute(EFFECT, [task.id, task.attempt])
     os.kill(os.getpid(), signal.SIGKILL)
