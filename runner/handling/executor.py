@@ -57,6 +57,7 @@ class Executor:
         rows, others = together(rows)
         if others:
             self.give_back([Token(row.task_id, row.fence) for row in others])
+            self.pace.alone(rows[0].task_type)
         rows = sorted(rows, key=may_share, reverse=True)
         self.handoff.put(rows[1:])
         return rows[0], rows[1:]

@@ -37,3 +37,8 @@ class Pace:
     def claimed(self, task_type: str, count: int) -> None:
         """So many were got at once."""
         self._last[task_type] = max(count, self._last.get(task_type, 1) // GROWTH)
+
+    def alone(self, task_type: str) -> None:
+        """Only one of what was got could be run, and the rest was given back: there may be more like it,
+        and whoever gives back hundreds for each of them is never through."""
+        self._last[task_type] = 1

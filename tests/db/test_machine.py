@@ -18,7 +18,7 @@ from tests.servers import Connection
 pytestmark = pytest.mark.db
 
 SHORT = settings(
-    max_examples=int(os.environ.get("RUNNER_TEST_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("RUNNER_TEST_EXAMPLES", "25")),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
@@ -66,8 +66,7 @@ def without(name: str, guard: str, instead: str = "") -> Iterator[None]:
 
 NOTICED = (AssertionError, psycopg.IntegrityError, FlakyFailure)
 FENCE = " and fence = %(fence)s"
-EACH_NOTICED = (AssertionError, psycopg.IntegrityError, FlakyFailure)
-FENCE = " and r.fence = d.fence"
+EACH_FENCE = " and r.fence = d.fence"
 GUARDS = {
     "complete: owner and fence": ("complete", " and lease_owner = %(worker_id)s" + FENCE),
     "complete: fence": ("complete", FENCE),

@@ -74,7 +74,7 @@ class Scene:
     def play(self) -> None:
         with fleets.work(self.url, self.directory) as work:
             ids = self.point.add(work)
-            self.strike(work)
+            self.strike(work, ids)
             if self.victim == "parent":
                 with fleets.running(self.url, self.directory, *OPTIONS, procs=2):
                     wait_until(work.empty, 60)
@@ -84,13 +84,19 @@ class Scene:
     def point(self) -> Point:
         return POINTS[self.name]
 
-    def strike(self, work: fleets.Work) -> None:
+    def come_to(self, work: fleets.Work, ids: list[int]) -> bool:
+        """Whether it has struck; on a slow machine it takes more tasks until there is a batch."""
+        if not (self.directory / "once").exists() and work.empty():
+            ids += self.point.add(work)
+        return (self.directory / "once").exists()
+
+    def strike(self, work: fleets.Work, ids: list[int]) -> None:
         """Run until the fault has struck, and what remains of the fleet is through."""
         once = self.directory / "once"
         fault = f"{self.name}:{ACTIONS[self.victim]}"
         extra = {"RUNNER_FAULT": fault, "RUNNER_FAULT_ONCE": str(once)}
         with fleets.running(self.url, self.directory, *OPTIONS, procs=1, **extra) as fleet:
-            wait_until(once.exists, 60, f"come to {self.name}")
+            wait_until(lambda: self.come_to(work, ids), 90, f"come to {self.name}")
             if self.victim == "database":
                 self.end_sessions(work)
                 once.with_suffix(".go").touch()
