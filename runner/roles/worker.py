@@ -22,6 +22,7 @@ from ..handling.looking import Looking
 from ..handling.pace import MOST, Pace
 from ..handling.session import Disconnected, Former, Session
 from ..handling.telling import Telling
+from ..handling.wear import Wear
 from ..judge import Judge
 from ..logpipe import LogPipe
 from ..permits import Permits
@@ -69,9 +70,9 @@ class Worker:
         self.handoff = Handoff(ends.extra["tokens"], ends.extra["tokens_back"])
         self.pace = Pace()
         self.telling = Telling(config, self.events, self.log)
+        self.wear = Wear(config, self.telling, self.events, self.log)
         self.was_woken = False
         self.claim_trouble = ""
-        self.told_size = False
         self.trouble_seconds = 0.1
         self.session: Session
         self.executor: Executor
@@ -204,8 +205,8 @@ class Worker:
         """Claim and run until told to stop; Disconnected when the connection is lost."""
         expires_at = now() + self.config.connection_seconds * (0.9 + 0.2 * self.rng.random())
         while not self.lifeline.stopping:
-            self.tell_size()
-            if not self.tasks_left():
+            self.wear.look()
+            if not self.wear.tasks_left():
                 self.await_heir()
                 continue
             if now() >= expires_at:
@@ -227,19 +228,6 @@ class Worker:
         self.session.conn.close()
         raise Disconnected
 
-    def tasks_left(self) -> int:
-        """How many this process may still begin."""
-        most = self.config.max_tasks_per_child
-        return MOST if most is None else max(0, most - self.telling.started)
-
-    def tell_size(self) -> None:
-        """Have the parent know, once, that this process has grown too large; it goes on until it is
-        followed."""
-        size = self.config.max_memory_per_child
-        if size is not None and not self.told_size and (rss := kernel.rss_of(os.getpid())) > size:
-            self.told_size = True
-            self.events.send(Kind.WORN, count=rss)
-
     def await_heir(self) -> None:
         """Begin nothing more; the parent says stop when another one is ready."""
         self.guarded(self.executor.clear)
@@ -252,7 +240,7 @@ class Worker:
         self.begun_looking = now()
         faults.point("before_claim")
         executor = self.executor
-        most = min(permitted, self.tasks_left())
+        most = min(permitted, self.wear.tasks_left())
         try:
             rows = self.looking.claim(
                 lambda name: min(most, executor.pace.wanted(name)),

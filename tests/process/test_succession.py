@@ -75,6 +75,21 @@ def test_a_leaking_handler_costs_processes_and_nothing_else(fresh: str, tmp_path
         assert max(counts) <= 3 + 1
 
 
+def test_a_limit_below_what_a_worker_needs_is_said_and_replaces_nobody_at_rest(
+    fresh: str, tmp_path: Path
+) -> None:
+    options = ("--max-memory-per-child", "5MB", "--log-format", "json")
+    with work(fresh, tmp_path) as queue, running(fresh, tmp_path, *options, procs=1) as fleet:
+        (pid,) = wait_registered(queue, 1).values()
+        wait_until(lambda: '"memory_limit"' in fleet.log(), 20, "said")
+        tasks = queue.add("ordinary", 1)
+        wait_until(queue.empty, 20, "done")
+        wait_until(lambda: '"replaced"' in fleet.log() and gone(pid), 20, "followed after it")
+        assert fleet.stop() == 0
+        assert fleet.log().count('"replaced"') == 1
+        queue.exactly_once(tasks)
+
+
 def test_one_task_a_process(fresh: str, tmp_path: Path) -> None:
     """With --max-tasks-per-child 1 no two tasks share a process, however short they are."""
     with work(fresh, tmp_path) as queue:
