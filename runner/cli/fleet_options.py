@@ -203,17 +203,6 @@ def warn_of_connections(conn: "Connection", config: FleetConfig, settings: Setti
         )
 
 
-def tell_of_pooler(conn: "Connection", settings: Settings) -> None:
-    """Say what is done without behind a pooler in transaction mode."""
-    from ..store.bounded import is_pooled
-
-    if is_pooled(conn):
-        problems.tell(
-            "runner: behind a transaction pooler: polling instead of LISTEN, nothing prepared",
-            settings,
-        )
-
-
 def _queues(given: tuple[list[Queue], ...]) -> tuple[Queue, ...]:
     queues = tuple(queue for some in given for queue in some)
     names = [queue.name for queue in queues]

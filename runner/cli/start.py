@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .database import connect_wait, database
-from .fleet_options import fleet_config, fleet_options, tell_of_pooler, warn_of_connections
+from .fleet_options import fleet_config, fleet_options, warn_of_connections
 from .settings import Settings
 from .watch import terminal_for_view
 
@@ -38,7 +38,6 @@ def start(settings: Settings, /, console: bool | None, connect_wait: float, **op
         def look(conn: "Connection") -> None:
             schema.check(conn)
             warn_of_connections(conn, config, settings)
-            tell_of_pooler(conn, settings)
 
         ask(url, "start", connect_wait, look)
         report = fleet.start(

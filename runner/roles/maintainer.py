@@ -27,11 +27,12 @@ from ..places import Kind as WorkKind
 from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, passes, tallies
-from ..store.bounded import Bounded
+from ..store.bounded import Bounded, is_pooled
 from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import conninfo
 from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
 
+POOLED = "behind a transaction pooler: polling instead of LISTEN, nothing prepared"
 SWEEP_SECONDS = 10.0  # at least so often
 UNKNOWN_FIRST_SECONDS, UNKNOWN_SECONDS = 5.0, 60.0
 DEAF_POLL_SECONDS = 0.5  # without LISTEN
@@ -155,6 +156,8 @@ class Maintainer:
         if not self.registered:
             with self.pool.connection() as conn:
                 passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
+                if is_pooled(conn):
+                    self.log.info("pooler", POOLED)
             self.registered = True
         if (idle := self.groups.to_say()) is not None:
             with self.pool.connection() as conn:

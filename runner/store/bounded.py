@@ -5,7 +5,7 @@ refuses or ignores those, and a session is then whatever server connection is fr
 of ours begins with the bounds, nothing is prepared, and nothing is left in the session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import psycopg
 from psycopg import generators, pq, sql
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import scalar_row
+from psycopg.rows import tuple_row
 
 from ..config import LOCK_SECONDS, STATEMENT_SECONDS
 from .sql import query
@@ -48,6 +48,7 @@ class Bounded(psycopg.Connection[Any]):
 
     pooled = False
     ours = True  # the session: what is set and prepared in it is for later, too
+    durable: Sequence[bytes] = ()  # what each transaction needs for its commit to wait for the disk
     _bounds = b""
     _pooled_cursor: type[psycopg.Cursor[Any]] = PooledCursor
 
@@ -73,24 +74,28 @@ class Bounded(psycopg.Connection[Any]):
                 raise
             conn = super().connect(conninfo, **kwargs)
         try:
-            if not conn._greet():
-                conn._fall_back(bounds)
+            direct, weak = conn._greet()
+            if not direct:
+                conn._fall_back(bounds, weak)
         except BaseException:
             conn.close()
             raise
         return conn
 
-    def _greet(self) -> bool:
-        with self.cursor(row_factory=scalar_row) as cursor:
-            return bool(cursor.execute(query("greet"), prepare=False).fetchone())
+    def _greet(self) -> tuple[bool, bool]:
+        with self.cursor(row_factory=tuple_row) as cursor:
+            row = cursor.execute(query("greet"), prepare=False).fetchone()
+        assert row is not None
+        return row[0], row[1]
 
-    def _fall_back(self, bounds: Mapping[str, str]) -> None:
+    def _fall_back(self, bounds: Mapping[str, str], weak: bool) -> None:
         """From now on nothing rests on the session."""
         self.pooled, self.ours = True, False
         self.prepare_threshold = None
         self.cursor_factory = self._pooled_cursor
+        self.durable = [query("durable_here").as_bytes()] if weak else []
         values = {name: sql.Literal(int(bounds[name])) for name in bounds if "timeout" in name}
-        self._bounds = query("bounds").format(**values).as_bytes()
+        self._bounds = b"; ".join([query("bounds").format(**values).as_bytes(), *self.durable])
 
     @property
     def is_between_transactions(self) -> bool:

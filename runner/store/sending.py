@@ -17,7 +17,6 @@ from .bounded import GOOD, Bounded
 from .sql import query
 
 TEXT = query("complete_and_commit").as_string()
-DURABLE = query("durable_here").as_bytes()
 PREPARE = query("prepare_complete").as_string().encode()
 
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
@@ -75,8 +74,7 @@ class Sending(Bounded):
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
         mark = MARK % marker.encode()
         if not self.ours:
-            durable = [DURABLE] if self.pooled else []
-            yield from self._sent(b"; ".join([begin, *durable, *FREE_LOCALLY, mark]))
+            yield from self._sent(b"; ".join([begin, *self.durable, *FREE_LOCALLY, mark]))
         elif self.free:
             yield from self._sent(b"; ".join([begin, mark]))
         else:

@@ -91,6 +91,21 @@ def test_commits_are_durable_whatever_the_default(through: Pooler, db: Connectio
         db.execute(f"alter database {name} reset synchronous_commit")
 
 
+def test_a_handler_may_choose_its_isolation(through: Pooler, db: Connection) -> None:
+    name = db.info.dbname
+    db.execute(f"alter database {name} set synchronous_commit = off")
+    try:
+        with connect(through.url(), "test", factory=Tx) as tx:
+            tx.lend("1.2")
+            tx.execute("set transaction isolation level serializable")
+            assert setting(tx, "transaction_isolation") == "serializable"
+            assert setting(tx, "synchronous_commit") == "on"
+            tx.take_back(one_statement=False)
+            tx.end(b"ROLLBACK")
+    finally:
+        db.execute(f"alter database {name} reset synchronous_commit")
+
+
 def test_nobody_elses_session_is_ended_for_a_dead_worker(through: Pooler, db: Connection) -> None:
     worker = Identity(uuid4(), uuid4(), "here", 1, 0, ["a"], None, 30.0)
     with connect(through.url(), "worker 0", factory=Tx) as conn:

@@ -96,6 +96,7 @@ def test_nobody_to_renew(impatient: Connection) -> None:
     assert workers.held(impatient, []) == []
 
 
+@pytest.mark.direct
 def test_two_renewers_with_the_same_workers_do_not_deadlock(
     impatient: Connection, db_url: str
 ) -> None:

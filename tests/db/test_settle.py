@@ -12,7 +12,7 @@ from runner.wire import How, Outcome, Token
 from tests.db.stage import JUDGE, Background, Claimer, add, announce, one, row, until_blocked
 from tests.servers import Connection
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.direct]
 
 KIND = ("default", "t", 5)
 

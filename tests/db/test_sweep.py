@@ -71,6 +71,7 @@ def test_orphans_are_returned_unharmed(db: Connection) -> None:
     assert not passes.sweep_is_due(db, [])
 
 
+@pytest.mark.direct
 def test_an_orphan_that_is_claimed_afresh_meanwhile_is_left(db: Connection, db_url: str) -> None:
     (task,) = add(db)
     claimer = Claimer(db, "t").know(KIND)

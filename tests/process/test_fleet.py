@@ -124,6 +124,7 @@ def test_a_stop_that_comes_with_the_claim_starts_nothing(fresh: str, tmp_path: P
         assert not work.noted("start")
 
 
+@pytest.mark.direct
 def test_connections_are_replaced_at_their_age(fresh: str, tmp_path: Path) -> None:
     """Between tasks, and with the connection the identity; the processes stay, nothing runs twice."""
     with fleets.work(fresh, tmp_path) as work:

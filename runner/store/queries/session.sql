@@ -1,6 +1,8 @@
 -- name: greet
--- Whether our startup options arrived: a pooler refuses or ignores them. If so, the same as ensure_durable.
-select current_setting('runner.direct', true) = 'on' as direct,
+-- Whether our startup options arrived (a pooler refuses or ignores them), and whether commits are weak. If
+-- they arrived, the same as ensure_durable.
+select coalesce(current_setting('runner.direct', true), '') = 'on' as direct,
+       current_setting('synchronous_commit') in ('off', 'local') as weak,
        case when current_setting('runner.direct', true) = 'on'
                  and current_setting('synchronous_commit') in ('off', 'local')
             then set_config('synchronous_commit', 'on', false) end;
@@ -11,13 +13,10 @@ set transaction isolation level read committed, read write;
 set local statement_timeout = {statement_timeout};
 set local lock_timeout = {lock_timeout};
 set local idle_in_transaction_session_timeout = {idle_in_transaction_session_timeout};
-select set_config('synchronous_commit', 'on', true)
-where current_setting('synchronous_commit') in ('off', 'local');
 
 -- name: durable_here
--- The same as ensure_durable, for one transaction.
-select set_config('synchronous_commit', 'on', true)
-where current_setting('synchronous_commit') in ('off', 'local');
+-- For one transaction. No query: its isolation level may still be chosen behind this.
+set local synchronous_commit = on;
 
 -- name: ensure_durable
 -- Commits wait for the disk, whatever the server's or the role's default; stricter settings stay.
