@@ -92,9 +92,10 @@ def test_p32_what_a_dead_runner_holds(scene: Scene) -> None:
     assert (told["reason"], told["ok"]) == ("empty", 0)
     assert work.states() == {"running": 5}
     work.conn.execute("update runner.worker set lease_until = now() - interval '10 s'")
-    told = drain(scene, "--backoff", "10ms:10ms")
+    told = drain(scene, "--backoff", "600s")
     assert (told["ok"], told["left"], told["scheduled"]) == (0, 0, 5)
     assert work.states() == {"scheduled": 5}
+    work.conn.execute("update runner.task set run_at = now()")
     told = drain(scene)
     assert (told["reason"], told["ok"], told["left"]) == ("drained", 5, 0)
     work.exactly_once(tasks)

@@ -71,7 +71,7 @@ def small_group() -> Iterator[Path]:
 def test_p07_killed_by_the_kernel_for_memory(scene: Scene, small_group: Path) -> None:
     """The whole fleet in a group of 250 MB: the kernel takes the worker that eats, not the parent; the
     attempt is charged with the cause, the worker replaced, and nothing else is touched."""
-    scene.expect(DEAD + "2 attempts: SIGKILL")
+    scene.expect(DEAD + "2 attempts: out of memory")
     work = scene.work
     with scene.fleet(procs=2) as fleet:
         fleets.wait_registered(work, 2)
@@ -80,7 +80,7 @@ def test_p07_killed_by_the_kernel_for_memory(scene: Scene, small_group: Path) ->
         work.add("eats")
         good = work.add("ordinary", 20)
         wait_until(work.only_dead, 30)
-        assert work.causes() == {("eats", "SIGKILL (perhaps out of memory)", 2): 1}
+        assert work.causes() == {("eats", "out of memory", 2): 1}
         wait_until(lambda: len(work.workers()) == 2)
     work.exactly_once(good)
 
