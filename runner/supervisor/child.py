@@ -127,6 +127,7 @@ class Child:
                 self.work.ending = True
             case Kind.FINISHED if self.work and self.work.is_of(event):
                 self.work = None
+                self.taken = False  # that task's; a row that is gone is found out again
             case Kind.DONE:
                 self.done_tasks.append(Token(event.task, event.fence))
                 if self.work and self.work.is_of(event):
