@@ -26,7 +26,7 @@ from ..observing import Observer
 from ..places import Kind as WorkKind
 from ..saying import say
 from ..seat import Ends, Seat
-from ..store import ending, passes, tallies
+from ..store import ending, passes
 from ..store.bounded import Bounded, is_pooled
 from ..store.claim import NO_BOUNDS, Bounds
 from ..store.connect import conninfo
@@ -163,22 +163,19 @@ class Maintainer:
             with self.pool.connection() as conn:
                 passes.set_idle(conn, self.runner_id, idle)
             self.groups.said_idle = idle
-        self.tallying.take()
-        if self.tallying.waiting:
-            with self.pool.connection() as conn:
-                self.tallying.write(conn)
         if at >= self.due.sweep:
             self.sweep()
         if self.due.look_is(at):
             self.look()
+        self.tallying.keep(self.pool.connection, self.log)
 
     def leave(self) -> None:
         """Take the runner's row along."""
         trouble = (psycopg.Error, PoolTimeout)
         with contextlib.suppress(*trouble), self.pool.connection(timeout=1.0) as conn:
+            passes.remove_runner(conn, self.runner_id)
             self.tallying.take()
             self.tallying.write(conn)
-            passes.remove_runner(conn, self.runner_id)
         self.pool.close(timeout=1.0)
 
     # -- looking ----------------------------------------------------------------------------------
@@ -245,7 +242,6 @@ class Maintainer:
             ripe, next_at = self.observer.look(passes.leases(conn), at)
             ended = passes.sweep(conn, ripe, self.judge) if passes.sweep_is_due(conn, ripe) else []
             passes.prune(conn, self.runner_id, self.config.keep_receipts_seconds)
-            tallies.fold(conn)
             self.types = passes.types_of(conn, self.runner_id)
             passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
         for one in ended:

@@ -85,6 +85,23 @@ def test_status_tells_rates_while_a_fleet_works(fresh: str, tmp_path: Path) -> N
         assert 0.08 < sleepy["p50_seconds"] <= sleepy["p95_seconds"]
 
 
+def test_where_counts_cannot_be_written_everything_else_goes_on(fresh: str, tmp_path: Path) -> None:
+    """As after an upgrade whose rights were not granted: it is told once, and passes are made."""
+    with work(fresh, tmp_path) as queue, running(fresh, tmp_path, procs=1) as fleet:
+        wait_registered(queue, 1)
+        queue.conn.execute("alter table runner.tally rename to hidden")
+        queue.add("noop", 3)
+        wait_until(lambda: "counts cannot be written" in fleet.log(), 30, "told")
+        queue.conn.execute(
+            "insert into runner.task (task_type, run_at) values ('noop', now() + interval '1 second')"
+        )
+        wait_until(queue.empty, 30, "promoted and done")
+        queue.conn.execute("alter table runner.hidden rename to tally")
+        wait_until(lambda: totals(queue).get("noop", {}).get("done") == 4, 30, "made up for")
+        assert fleet.log().count("counts cannot be written") == 1
+        assert fleet.stop() == 0
+
+
 def test_what_a_dead_maintainer_has_not_read_is_counted(fresh: str, tmp_path: Path) -> None:
     with (
         work(fresh, tmp_path) as queue,
