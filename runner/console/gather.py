@@ -112,9 +112,15 @@ def _details(conn: Connection, task_id: int) -> Record:
     told = explain_gone(about) if isinstance(about, Gone) else explain(about)
     lines: list[tuple[str, object]] = [("why", told.sentence)]
     for name, value in (found or {}).items():
-        shown = json.dumps(value, ensure_ascii=False, indent=1) if name == "params" else value
-        lines.append((name.replace("_", " "), shown))
+        lines.append((name.replace("_", " "), _laid_out(value) if name == "params" else value))
     return {"title": f"task {task_id}", "lines": lines}
+
+
+def _laid_out(params: object) -> object:
+    """JSON text, a line a field; as it is where Python does not read it (a number too long)."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(str(params)), ensure_ascii=False, indent=1)
+    return params
 
 
 def _change(state: str, done: str) -> Callable[[Connection, Record, str], str]:

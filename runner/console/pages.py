@@ -1,6 +1,8 @@
 """The lower line, the page of keys, and the page of one thing whole. Pure."""
 
+import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
@@ -12,6 +14,7 @@ from .snapshot import Record
 from .state import VIEWS
 
 LABEL = 14
+_AS_IS: Any = {"drop_whitespace": False, "replace_whitespace": False, "expand_tabs": False}
 MOST_LINES = 400  # of one value
 _KEYS = (
     ("1-5  Tab", "views: " + ", ".join(VIEWS.values())),
@@ -85,4 +88,5 @@ def _pieces(value: object, room: int) -> Iterator[str]:
         if number >= MOST_LINES:
             yield "…"
             return
-        yield from chop_cells(safe(line, 20_000), room)[:MOST_LINES] or [""]
+        for piece in textwrap.wrap(safe(line, 20_000), room, **_AS_IS)[:MOST_LINES] or [""]:
+            yield from chop_cells(piece, room)  # it counts characters, and some take two cells

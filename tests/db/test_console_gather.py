@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from runner.clock import now
 from runner.console.gather import Gatherer
@@ -98,11 +99,13 @@ def test_deeds(
 
 
 def test_details_tell_why(db: Connection, gatherer: Gatherer) -> None:
-    (task,) = add(db, **FAILED | {"state": "dead", "attempt": 5}, last_error="ValueError: x")
+    dead = FAILED | {"state": "dead", "attempt": 5}
+    (task,) = add(db, **dead, last_error="ValueError: x", params=Jsonb({"a": [1, "b"]}))
     details = gatherer.answer({"ask": "show", "id": task})["details"]
     lines = dict(details["lines"])
     assert details["title"] == f"task {task}"
     assert "dead" in lines["why"]
+    assert lines["params"] == '{\n "a": [\n  1,\n  "b"\n ]\n}'
     assert lines["last error"] == "ValueError: x"
     gone = gatherer.answer({"ask": "show", "id": task + 1000})["details"]
     assert [label for label, _ in gone["lines"]] == ["why"]
