@@ -21,6 +21,8 @@ from tests.servers import gone, process_state, stopped, wait_until
 from tests.terminals import Pty, terminal
 
 pytestmark = pytest.mark.process
+FULL = pytest.mark.full
+OTHERS = (signal.SIGTERM, signal.SIGSEGV)
 APP = ("-A", "tests.apps.chores", "--app-dir", str(ROOT))
 
 
@@ -205,7 +207,7 @@ def test_quitting_asks_while_tasks_run(queue: Work) -> None:
         assert (row["state"], row["attempt"]) == ("ready", 0)
 
 
-@pytest.mark.parametrize("columns", [20, 45, 60, 150])
+@pytest.mark.parametrize("columns", [45, *(pytest.param(one, marks=FULL) for one in (20, 60, 150))])
 def test_another_size_counts_at_once(queue: Work, columns: int) -> None:
     with fleet(queue) as one:
         one.wait_for("SLOT", "q stop")
@@ -249,7 +251,7 @@ def test_nothing_hostile_reaches_the_terminal(queue: Work) -> None:
 # -- the terminal is given back -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=FULL)])
 def test_signals_to_the_parent(queue: Work, number: signal.Signals) -> None:
     with fleet(queue) as one:
         one.wait_for("SLOT", "q stop")
@@ -268,7 +270,9 @@ def test_ctrl_c(queue: Work) -> None:
         assert one.is_as_before()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(one, marks=FULL) for one in OTHERS)]
+)
 def test_a_killed_console_is_replaced(queue: Work, number: signal.Signals) -> None:
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
@@ -354,7 +358,7 @@ def test_a_console_that_stays_stopped_is_replaced(queue: Work) -> None:
         assert one.is_as_before()
 
 
-@pytest.mark.parametrize("how", ["key", "signal"])
+@pytest.mark.parametrize("how", ["key", pytest.param("signal", marks=FULL)])
 def test_ctrl_z_and_fg(queue: Work, how: str) -> None:
     """With a shell that has job control in between, as a person has."""
     shell = shutil.which("bash")
@@ -430,7 +434,7 @@ def test_a_terminal_that_stands_still(queue: Work, how: str, leases: int) -> Non
         assert one.is_as_before()
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=FULL)])
 def test_ctrl_s_does_not_keep_the_terminal_from_being_given_back(
     queue: Work, how: signal.Signals
 ) -> None:
@@ -480,10 +484,10 @@ def test_a_pager_that_stands_still(queue: Work, leases: int) -> None:
     [
         ({"TERM": "dumb"}, {}),
         ({"NO_COLOR": "1"}, {}),
-        ({"LANG": "C"}, {}),
-        ({"LC_ALL": "POSIX"}, {}),
-        ({}, {"columns": "20"}),
-        ({"arguments": "--no-console"}, {}),
+        pytest.param({"LANG": "C"}, {}, marks=FULL),
+        pytest.param({"LC_ALL": "POSIX"}, {}, marks=FULL),
+        pytest.param({}, {"columns": "20"}, marks=FULL),
+        pytest.param({"arguments": "--no-console"}, {}, marks=FULL),
     ],
     ids=str,
 )
@@ -501,7 +505,13 @@ def test_plain_lines(queue: Work, more: dict[str, str], size: dict[str, str]) ->
         assert b"Traceback" not in one.sent
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "</dev/null"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "<&- >&- 2>&-",
+        *(pytest.param(one, marks=FULL) for one in ("<&-", ">&-", "2>&-", "</dev/null")),
+    ],
+)
 def test_closed_streams(queue: Work, closed: str) -> None:
     typed = " ".join(command("start", "--procs", "1", *APP, *QUICK)) + " " + closed
     with terminal(["sh", "-c", f"exec {typed}"], queue.directory, variables(queue)) as one:
