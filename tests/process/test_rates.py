@@ -61,7 +61,7 @@ def test_a_lease_that_was_lost_is_counted(fresh: str, tmp_path: Path) -> None:
     with work(fresh, tmp_path) as queue, running(fresh, tmp_path, procs=1) as fleet:
         (pid,) = wait_registered(queue, 1).values()
         queue.add("sleepy", seconds=1000)
-        wait_until(queue.running, why="it runs")
+        wait_until(lambda: queue.noted("start"), why="its handler has begun")
         os.kill(pid, signal.SIGSTOP)  # not renewed while it stands
         wait_until(lambda: totals(queue).get("sleepy", {}).get("lost"), 30, "lost is counted")
         queue.conn.execute("delete from runner.task")
