@@ -81,11 +81,19 @@ class Listener:
         self._heard_at = now()
         try:
             self._take_answer()
-            for notification in self._conn.notifies(timeout=0) if self._conn else ():
-                count, _, queue = notification.payload.partition(" ")
-                yield queue, int(count) if count.isdecimal() else 1
+            yield from self._heard()
         except psycopg.Error:
             self._lose()
+
+    def _heard(self) -> Iterator[tuple[str, int]]:
+        # psycopg's `notifies` would wait once more before it gives up: somebody idle is waiting.
+        if self._conn is None:
+            return
+        pgconn = self._conn.pgconn
+        pgconn.consume_input()
+        while (notification := pgconn.notifies()) is not None:
+            count, _, queue = notification.extra.decode("utf-8", "replace").partition(" ")
+            yield queue, int(count) if count.isdecimal() else 1
 
     def _take_answer(self) -> None:
         if self._conn is None or self._asked_at is None:

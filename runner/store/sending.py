@@ -6,11 +6,12 @@ handler of a batch that uses the connection until our next statement; otherwise 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import generators, pq
+from psycopg import pq, waiting
 from psycopg.abc import PQGen
 
 from .bounded import GOOD, Bounded
@@ -30,6 +31,7 @@ def _commands(name: str) -> list[bytes]:
 
 FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
 (MARK,) = _commands("mark_transaction")
+PLAIN = b"BEGIN"  # psycopg's
 SYNC = b""  # what is before it is committed, where no transaction is open
 COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
 
@@ -52,11 +54,15 @@ class Completion(NamedTuple):
         return (TEXT % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
 
     @property
-    def commands(self) -> list[Command]:
-        """As commands that travel together."""
+    def command(self) -> Command:
+        """The deletion as a prepared statement."""
         task, fence = b"%d" % self.task_id, b"%d" % self.fence
-        values = (task, str(self.worker_id).encode(), fence, self.marker.encode())
-        return [(COMPLETE, values), b"commit"]
+        return COMPLETE, (task, _text_of(self.worker_id), fence, self.marker.encode())
+
+
+@lru_cache(maxsize=4)
+def _text_of(worker_id: UUID) -> bytes:
+    return str(worker_id).encode()
 
 
 class Sending(Bounded):
@@ -64,6 +70,7 @@ class Sending(Bounded):
 
     has_prepared = False
     free = False  # the session's timeouts are off
+    plain = True  # the open transaction was begun without wishes of the handler's
 
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
@@ -73,6 +80,7 @@ class Sending(Bounded):
     def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
         mark = MARK % marker.encode()
+        self.plain = begin == PLAIN
         if not self.ours:
             yield from self._sent(b"; ".join([begin, *self.durable, *FREE_LOCALLY, mark]))
         elif self.free:
@@ -91,14 +99,16 @@ class Sending(Bounded):
     def send_completion(self, completion: Completion, following: str | None) -> None:
         """Complete and commit, and begin the transaction of the claim that `following` marks; without
         one, put our timeouts back."""
-        commands = completion.commands
-        if following is not None:
-            commands += [b"begin", MARK % following.encode()]
-        elif self.free:
-            commands += [SYNC, *BOUND]
+        commands: list[Command] = [completion.command]
+        if following is None:
+            commands += [b"commit", SYNC, *BOUND] if self.free else [b"commit"]
+        else:
+            # The next one is of the same kind as this, where that is of no kind in particular.
+            commands += [b"commit and chain"] if self.plain else [b"commit", b"begin"]
+            commands.append(MARK % following.encode())
         with self.lock:
             self.wait(self._sent_commands(commands))
-        self.free = following is not None
+        self.free, self.plain = following is not None, True
 
     def _sent_commands(self, commands: Sequence[Command]) -> PQGen[None]:
         """Send these one behind the other; behind one that fails none is executed up to the next
@@ -136,13 +146,17 @@ class Sending(Bounded):
 
     def _first_failure(self, syncs: int) -> PQGen[pq.abc.PGresult | None]:
         """Read all there is to the end; the first result that is none."""
-        failed = None
+        pgconn, failed = self.pgconn, None
         while syncs:
-            result = yield from generators.fetch(self.pgconn)
+            while pgconn.is_busy():
+                yield waiting.WAIT_R
+                pgconn.consume_input()
+            result = pgconn.get_result()
             if result is None:
                 continue
-            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+            status = result.status
+            if status == pq.ExecStatus.PIPELINE_SYNC:
                 syncs -= 1
-            elif result.status not in GOOD and failed is None:
+            elif status not in GOOD and failed is None:
                 failed = result
         return failed
