@@ -30,7 +30,7 @@ def _commands(name: str) -> list[bytes]:
 
 
 FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
-(MARK,) = _commands("mark_transaction")
+(MARK,), (CHAIN,) = _commands("mark_transaction"), _commands("commit_and_chain")
 PLAIN = b"BEGIN"  # psycopg's
 SYNC = b""  # what is before it is committed, where no transaction is open
 COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
@@ -104,7 +104,7 @@ class Sending(Bounded):
             commands += [b"commit", SYNC, *BOUND] if self.free else [b"commit"]
         else:
             # The next one is of the same kind as this, where that is of no kind in particular.
-            commands += [b"commit and chain"] if self.plain else [b"commit", b"begin"]
+            commands += [CHAIN] if self.plain else [b"commit", b"begin"]
             commands.append(MARK % following.encode())
         with self.lock:
             self.wait(self._sent_commands(commands))

@@ -56,3 +56,7 @@ reset plan_cache_mode;
 -- name: mark_transaction
 -- Says whose transaction this is; gone when that is over.
 set local runner.claim = '%s';
+
+-- name: commit_and_chain
+-- Commits, and begins the next transaction of the same kind.
+commit and chain;
