@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,9 +33,18 @@ INSERT = "insert into runner.task (task_type, params) values (%s, %s) returning 
 
 
 class Feeder:
-    """A thread with a connection of its own, by the socket, which no fault of a network meets."""
+    """A thread with a connection of its own: by the socket, which no fault of a network meets, or on
+    the host that the thread enters first."""
 
-    def __init__(self, url: str, ledger: Path, food: Food, seed: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        ledger: Path,
+        food: Food,
+        seed: int,
+        enter: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._enter = enter
         self.acknowledged: list[int] = []
         self.outside: list[int] = []
         self._url = url
@@ -56,6 +65,7 @@ class Feeder:
         self._thread.join(30)
 
     def _run(self) -> None:
+        self._enter()
         with self._ledger.open("a") as ledger:
             while not self._stop.is_set():
                 try:

@@ -6,6 +6,7 @@ process table of the machine. Needs root, `ip` and `bridge` (iproute2); loss and
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 NETWORK = "10.219.7"
 NAMED = ("unshare", "--uts", "sh", "-c", 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"')
 FIRST_ADDRESS = 10
+CLONE_NEWNET = 0x40000000
 
 
 class HostTrouble(RuntimeError):
@@ -60,6 +62,15 @@ class Host:
         """The same command, run on this host, which has a name of its own, too. The process that is
         started becomes the command: its pid is the command's."""
         return ["ip", "netns", "exec", self.namespace, *NAMED, self.name, *command]
+
+    def enter(self) -> None:
+        """From now on this thread, and no other, has the network of this host."""
+        namespace = os.open(f"/run/netns/{self.namespace}", os.O_RDONLY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
+                raise HostTrouble(f"setns: {os.strerror(ctypes.get_errno())}")
+        finally:
+            os.close(namespace)
 
     def cut(self) -> None:
         """Nothing goes in or out any more, and nobody is told: not even the link goes down."""

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass
 class Runner:
-    """`runner start` on one host, which is on its way to the server by a proxy or a network."""
+    """`runner start`, or another verb, on one host; a proxy or a network leads to the server."""
 
     name: str
     url: str
@@ -26,13 +26,14 @@ class Runner:
     host: Host | None = None
     proxy: Proxy | None = None
     app: str = "chaos.handlers"
+    verb: str = "start"
     process: subprocess.Popen[bytes] | None = None
     disturbed: bool = False  # a fault that lasts is at work on its parent or its network
     ended_by_itself: int = 0
 
     def start(self) -> None:
         """A new parent."""
-        command = [sys.executable, "-m", "runner", "start", "-A", self.app]
+        command = [sys.executable, "-m", "runner", self.verb, "-A", self.app]
         command += ["--app-dir", str(ROOT), *self.options]
         if self.host is not None:
             command = self.host.command(*command)

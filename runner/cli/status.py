@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from ..errors import NothingChanged, UsageError
+from ..operating import hosts
 from ..operating.board import STATES
 from ..text import safe
 from ..units import parse_duration
@@ -115,6 +116,7 @@ def _show(seen: dict[str, Any]) -> None:
         output.write_rows(COLUMNS, [{"name": seen["database"], **seen}])
         output.write_rows(COLUMNS, seen["queues"], title="queues")
         output.write_rows(COLUMNS, seen["types"], title="types")
+        output.write_rows(hosts.COLUMNS, seen["hosts"], title="hosts")
         output.write_rows(workers.COLUMNS, seen["workers"], title="workers")
         return
     rows = [{"kind": "total", "name": seen["database"], **seen}]

@@ -2,27 +2,32 @@
 
 import click
 
+from ..operating import hosts
 from . import output
 from .database import connect_wait, connection
 from .settings import Settings
 
 COLUMNS = (
     *("host", "pid", "slot", "runner", "state", "task", "type", "attempt"),
-    *("run_seconds", "lease_seconds", "rss", "done", "failed"),
+    *("run_seconds", "lease_seconds", "rss", "done", "failed", "silent_seconds"),
 )
 
 
 @click.command()
+@click.option("--by-host", is_flag=True, help="One row a host: lost when no lease was renewed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @connect_wait()
 @click.pass_obj
-def workers(settings: Settings, /, as_json: bool, connect_wait: float) -> None:
+def workers(settings: Settings, /, by_host: bool, as_json: bool, connect_wait: float) -> None:
     """Show every worker with what it does."""
     from ..store import overview
 
     with connection(settings, "workers", connect_wait) as conn:
         found = overview.workers(conn)
+    columns: tuple[str, ...] = COLUMNS
+    if by_host:
+        found, columns = hosts.by_host(found), hosts.COLUMNS
     if as_json:
         output.write_json_lines(found)
     else:
-        output.write_rows(COLUMNS, found)
+        output.write_rows(columns, found)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from .hosts import by_host
 from .rates import NO_RATES, total
 
 Record = dict[str, Any]
@@ -45,6 +46,7 @@ def overview(
             for one in _by("type", counts, _paused(pauses, "type", "queue"), rates)
         ],
         "workers": list(workers),
+        "hosts": by_host(workers),
     }
 
 

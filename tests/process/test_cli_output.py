@@ -16,14 +16,14 @@ pytestmark = pytest.mark.process
 STATUS = [
     *("database", "ready", "scheduled", "running", "dead", "unknown", "oldest_ready_seconds"),
     *("leases_active", "leases_expired", "retried", "lost_leases", "done_per_second"),
-    *("failed_per_second", "queues", "types", "workers"),
+    *("failed_per_second", "queues", "types", "workers", "hosts"),
 ]
 ROW = [
     *("name", "ready", "scheduled", "running", "dead", "oldest_ready_seconds", "paused_until"),
 ]
 WORKER = [
     *("host", "pid", "slot", "runner", "state", "task", "type", "attempt", "run_seconds"),
-    *("lease_seconds", "rss", "done", "failed"),
+    *("lease_seconds", "rss", "done", "failed", "silent_seconds"),
 ]
 
 

@@ -4,6 +4,9 @@ from typing import Any
 
 from runner.operating.board import overview
 
+IDLE = {"host": "a", "state": "idle", "lease_seconds": 29.0, "silent_seconds": 1.0}
+IDLE |= {"rss": None, "done": 0, "failed": 0}
+
 
 def count(queue: str, task_type: str, **numbers: Any) -> dict[str, Any]:
     zero = dict.fromkeys(("ready", "scheduled", "running", "dead", "retried", "lost_leases"), 0)
@@ -34,7 +37,7 @@ def test_sums_by_queue_and_type() -> None:
 def test_a_type_is_unknown_only_while_somebody_lives_who_could_know() -> None:
     counts = [count("a", "x", ready=2), count("a", "y", ready=1)]
     assert overview("d", counts, [], [], ())["unknown"] == 0
-    seen = overview("d", counts, [], [{"state": "idle"}], {"x"})
+    seen = overview("d", counts, [], [IDLE], {"x"})
     assert (seen["unknown"], seen["leases_active"]) == (1, 1)
 
 
@@ -64,12 +67,11 @@ def test_queues_that_nobody_serves_are_named() -> None:
         count | {"queue": name, "type": "t", "ready": 1, "oldest_ready_seconds": 1.0}
         for name in ("mail", "reports")
     ]
-    worker = {"state": "idle"}
 
-    def unserved(workers: list[dict[str, str]], served: set[str] | None) -> list[str]:
+    def unserved(workers: list[dict[str, Any]], served: set[str] | None) -> list[str]:
         seen = overview("d", counts, [], workers, {"t"}, served)
         return [queue["name"] for queue in seen["queues"] if queue["unserved"]]
 
-    assert unserved([worker], {"mail"}) == ["reports"]
-    assert unserved([worker], None) == []
+    assert unserved([IDLE], {"mail"}) == ["reports"]
+    assert unserved([IDLE], None) == []
     assert unserved([], set()) == []  # without any worker that goes without saying

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import kubernetes_validate
 import pytest
 import yaml
@@ -69,6 +70,31 @@ def test_the_fleet_as_a_service() -> None:
     assert service["RestartPreventExitStatus"].split() == ["2", "78"]
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert float(service["WatchdogSec"]) >= 10
+
+
+def test_instances_differ_from_the_service_in_their_name_alone() -> None:
+    """But for what they say of themselves on top."""
+
+    def lines(name: str) -> list[str]:
+        text = (DEPLOY / "systemd" / name).read_text()
+        return text[text.index("[Unit]") :].splitlines()
+
+    differing = [
+        other
+        for one, other in zip(lines("runner.service"), lines("runner@.service"), strict=True)
+        if one != other
+    ]
+    assert [line.partition("=")[0] for line in differing] == ["Description", "EnvironmentFile"]
+    assert all("%i" in line for line in differing)
+    named = re.findall(
+        r"^#   (RUNNER_\w+)=", (DEPLOY / "systemd" / "runner@.service").read_text(), re.M
+    )
+    start = root.get_command(click.Context(root), "start")
+    assert start is not None
+    long = [name[2:] for param in start.params for name in param.opts if name.startswith("--")]
+    known = {f"RUNNER_START_{name.replace('-', '_').upper()}" for name in long}
+    assert named
+    assert set(named) <= known
 
 
 def test_the_drain_as_a_service() -> None:

@@ -38,7 +38,11 @@ select w.host, w.pid, w.slot, w.runner_id::text as runner,
        round(least(1e10, greatest(-1e10, extract(epoch from w.lease_until)
                                          - extract(epoch from clock_timestamp()))), 3)::float8
            as lease_seconds,
-       w.rss, w.done, w.failed
+       w.rss, w.done, w.failed,
+       round(least(1e10, greatest(0, extract(epoch from clock_timestamp())
+                                         - extract(epoch from w.lease_until)
+                                         + extract(epoch from w.lease))), 3)::float8
+           as silent_seconds
 from runner.worker w
 left join runner.task t on t.lease_owner = w.worker_id and t.state = 'running'
 where w.role = 'worker'

@@ -1,0 +1,28 @@
+"""Three Patroni nodes; the primary's PostgreSQL, its Patroni, and its network are struck under load."""
+
+import pytest
+
+from chaos.replicated import STRIKES, failovers, lacking
+
+pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(900)]
+behind_haproxy = pytest.mark.skipif(lacking("haproxy") is not None, reason=str(lacking("haproxy")))
+by_names = pytest.mark.skipif(lacking("urls") is not None, reason=str(lacking("urls")))
+
+
+@behind_haproxy
+def test_nothing_acknowledged_is_lost_with_synchronous_replication() -> None:
+    result = failovers(True, STRIKES, "haproxy")
+    assert result.wrong == []
+    assert result.judgement.completed == result.judgement.acknowledged > 150
+
+
+@behind_haproxy
+def test_what_is_left_agrees_with_asynchronous_replication() -> None:
+    """What is lost is the end of what the old primary had, and nothing from between."""
+    assert failovers(False, STRIKES, "haproxy").wrong == []
+
+
+@by_names
+def test_a_url_that_names_all_three() -> None:
+    """`target_session_attrs=read-write`; nothing but the database in between."""
+    assert failovers(True, ["postgres", "network"], "urls").wrong == []

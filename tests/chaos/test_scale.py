@@ -1,0 +1,75 @@
+"""Many hosts on one queue: shares, a host cut off, a rolling deploy, drains, a wrong clock, the cost."""
+
+import os
+
+import pytest
+
+from chaos import hosts
+from chaos.scale import clocks
+from chaos.scale.__main__ import CUTS, EACH, NAP
+from chaos.scale.deploying import deploying
+from chaos.scale.draining import draining
+from chaos.scale.ground import Ground, ground
+from chaos.scale.sharing import LIMIT, sharing
+from runner.operating.hosts import by_host
+from runner.store import overview
+from tests import servers
+
+reason = hosts.lacking()
+pytestmark = [pytest.mark.process, pytest.mark.skipif(reason is not None, reason=str(reason))]
+FULL = bool(os.environ.get("RUNNER_TEST_FULL"))
+
+
+def wrong_in_a_row(place: Ground, tasks: int, each: int) -> list[str]:
+    """What was wrong of shares, deploy and drains, one after the other."""
+    place.start()
+    # A run of seconds loses more of its share to a cut, and to a machine that is busy.
+    limit, cuts, nap = (LIMIT, CUTS, NAP) if FULL else (0.9, [1.0], 0.05)
+    wrong = sharing(place, tasks, nap=nap, cuts=cuts, limit=limit).wrong
+    wrong += deploying(place, each).wrong
+    place.made.stop()
+    return wrong + draining(place, 3 * each).wrong
+
+
+def test_three_hosts_share_a_queue() -> None:
+    """Every effect once, a cut, a rolling deploy and drains at once included."""
+    with ground(3, 2, servers.chosen_binaries()) as place:
+        assert wrong_in_a_row(place, 300, 20) == []
+        assert {one.host.name for one in place.runners if one.host} == {"h0", "h1", "h2"}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not FULL, reason="tens of thousands of tasks: RUNNER_TEST_FULL")
+def test_eight_hosts_share_a_queue() -> None:
+    """50,000 tasks on 64 workers; each host's share within a quarter of even."""
+    with ground(8, 8, servers.chosen_binaries()) as place:
+        assert wrong_in_a_row(place, 50_000, EACH) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(clocks.lacking() is not None, reason=str(clocks.lacking()))
+def test_a_host_with_a_wrong_clock_among_others() -> None:
+    with ground(3, 2, servers.chosen_binaries()) as place:
+        assert clocks.clocks(place, 200).wrong == []
+
+
+def test_a_lost_host_is_shown_until_it_is_swept() -> None:
+    with ground(2, 1, servers.chosen_binaries()) as place:
+        place.start()
+
+        def states() -> dict[str, str]:
+            return {one["host"]: one["state"] for one in by_host(overview.workers(place.conn))}
+
+        assert states() == {"h0": "idle", "h1": "idle"}
+        seen = [states()]
+        place.runners[1].kill()
+
+        def swept() -> bool:
+            if (now := states()) != seen[-1]:
+                seen.append(now)
+            return len(seen) > 2
+
+        place.until(swept, "a sweep")
+        assert seen[1:] == [{"h0": "idle", "h1": "lost"}, {"h0": "idle"}]
