@@ -25,7 +25,7 @@ DEPLOY = ROOT / "deploy"
 PROGRAMS = ("etcd", "patroni", "setpriv")
 COUNT = 3
 PASSWORD = "of-a-test"  # noqa: S105
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 OVERLAY = """postgresql:
   parameters:
     unix_socket_directories: '{sockets}'
@@ -93,6 +93,10 @@ class Node:
         except psycopg.Error:
             return None
         return row[0] if row else None
+
+    def last_words(self) -> str:
+        """The end of Patroni's log."""
+        return "\n".join((self.home / "patroni.log").read_text().splitlines()[-15:])
 
     def members(self) -> list[dict[str, Any]]:
         """The cluster as its Patroni has it from the store; empty when it does not answer."""
@@ -217,7 +221,8 @@ class Trio:
             if len(primaries) == 1 and self._agreed(primaries[0]):
                 return primaries[0]
             time.sleep(0.3)
-        raise TimeoutError(f"the nodes are not whole within {PATIENCE_SECONDS:.0f} s: {self.root}")
+        said = "\n".join(f"{node.name}: {node.last_words()}" for node in self.nodes)
+        raise TimeoutError(f"the nodes are not whole within {PATIENCE_SECONDS:.0f} s:\n{said}")
 
     def _agreed(self, primary: Node) -> bool:
         """Whether the store says the same: else a strike meets nobody who may take over."""

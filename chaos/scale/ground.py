@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -112,11 +112,15 @@ class Ground:
 
 @contextlib.contextmanager
 def ground(
-    hosts: int, procs: int, binaries: Path | None = None, settings: Mapping[str, str] = NONE
+    hosts: int,
+    procs: int,
+    binaries: Path | None = None,
+    settings: Mapping[str, str] = NONE,
+    options: Sequence[str] = OPTIONS,
 ) -> Iterator[Ground]:
     """Hosts whose fleets are not started yet."""
     room = str(hosts * (procs + HELPERS) + 20)
-    options = ("--procs", str(procs), *OPTIONS)
+    options = ("--procs", str(procs), *options)
     given = {"max_connections": room, **settings}
     with cluster(hosts, options, binaries=binaries, **given) as made, made.connect() as conn:
         conn.execute(WITNESS)
