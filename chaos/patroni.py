@@ -26,6 +26,7 @@ PROGRAMS = ("etcd", "patroni", "setpriv")
 COUNT = 3
 PASSWORD = "of-a-test"  # noqa: S105
 PATIENCE_SECONDS = 240.0
+RETURN_SECONDS = 40.0  # within which a node mostly comes back
 OVERLAY = """postgresql:
   parameters:
     unix_socket_directories: '{sockets}'
@@ -34,7 +35,9 @@ bootstrap:
     synchronous_mode: {synchronous}
 """
 FETCH = """import sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1], timeout=2).read().decode())"""
+body = [one.encode() for one in sys.argv[2:]]
+print(urllib.request.urlopen(sys.argv[1], *body, timeout=2).read().decode())"""
+NAMES = "select application_name from pg_stat_replication where state = 'streaming'"
 STREAMING = """select count(*) from pg_stat_replication
                where state = 'streaming' and application_name ~ '^db'"""
 ETCD = ("--heartbeat-interval", "250", "--election-timeout", "2500", "--initial-cluster-token", "r")
@@ -100,12 +103,14 @@ class Node:
 
     def members(self) -> list[dict[str, Any]]:
         """The cluster as its Patroni has it from the store; empty when it does not answer."""
-        url = f"http://{self.host.address}:8008/cluster"
-        asked = subprocess.run(
-            self.host.command(sys.executable, "-c", FETCH, url), capture_output=True, check=False
-        )
-        found: dict[str, Any] = json.loads(asked.stdout or "{}")
+        found: dict[str, Any] = json.loads(self.fetch("/cluster") or "{}")
         return list(found.get("members", []))
+
+    def fetch(self, path: str, *body: str) -> str:
+        """What its Patroni answers; with a body it is posted."""
+        url = f"http://{self.host.address}:8008{path}"
+        command = self.host.command(sys.executable, "-c", FETCH, url, *body)
+        return subprocess.run(command, capture_output=True, check=False).stdout.decode()
 
     def prepare(self, synchronous: bool) -> None:
         """Directories, and the example's configuration with what this machine needs beside it."""
@@ -196,6 +201,7 @@ class Trio:
     network: Network
     nodes: list[Node]
     synchronous: bool
+    renewed: int = 0  # nodes that did not come back by themselves
 
     @property
     def peers(self) -> dict[str, str]:
@@ -214,15 +220,29 @@ class Trio:
         return next((one for one in self.nodes if one is not but and one.is_primary()), None)
 
     def whole(self) -> Node:
-        """Wait until one leads, and two stream from it, one of them synchronous where that is asked."""
+        """Wait until one leads, and two stream from it, one of them synchronous where that is asked. A
+        node that does not come back by itself is made anew, as an operator would."""
         end = time.monotonic() + PATIENCE_SECONDS
+        renew_at = time.monotonic() + RETURN_SECONDS
         while time.monotonic() < end:
             primaries = [one for one in self.nodes if one.is_primary()]
             if len(primaries) == 1 and self._agreed(primaries[0]):
                 return primaries[0]
+            if len(primaries) == 1 and time.monotonic() > renew_at:
+                renew_at = time.monotonic() + RETURN_SECONDS
+                self._renew(primaries[0])
             time.sleep(0.3)
         said = "\n".join(f"{node.name}: {node.last_words()}" for node in self.nodes)
         raise TimeoutError(f"the nodes are not whole within {PATIENCE_SECONDS:.0f} s:\n{said}")
+
+    def _renew(self, primary: Node) -> None:
+        """Copy the leader's data to whoever does not stream."""
+        with psycopg.connect(primary.url(), autocommit=True) as conn:
+            streaming = {str(row[0]) for row in conn.execute(NAMES)}
+        for node in self.nodes:
+            if node is not primary and node.name not in streaming:
+                self.renewed += 1
+                node.fetch("/reinitialize", '{"force": true}')
 
     def _agreed(self, primary: Node) -> bool:
         """Whether the store says the same: else a strike meets nobody who may take over."""
