@@ -90,6 +90,20 @@ def test_status_as_json(project: Path, db: Connection, db_url: str) -> None:
     assert (first["state"], first["type"], first["attempt"]) == ("running", "b", 1)
     assert 0 < first["lease_seconds"] <= 30
     assert (second["state"], second["task"], second["lease_seconds"] < 0) == ("expired", None, True)
+    states = [("here", "running"), ("there", "lost")]
+    assert [(one["host"], one["state"]) for one in seen["hosts"]] == states
+
+
+def test_workers_by_host(db: Connection, db_url: str) -> None:
+    fill(db)
+    lines = run("workers", "--by-host", url=db_url).stdout.splitlines()
+    assert [line.split("\t")[:4] for line in lines] == [
+        ["host", "state", "workers", "running"],
+        ["here", "running", "1", "1"],
+        ["there", "lost", "1", "0"],
+    ]
+    there = json.loads(run("workers", "--by-host", "--json", url=db_url).stdout.splitlines()[1])
+    assert there["silent_seconds"] >= 60
 
 
 def test_tables_are_tsv_where_no_terminal_is(project: Path, db: Connection, db_url: str) -> None:
