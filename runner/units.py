@@ -49,5 +49,14 @@ def duration(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24}h"
 
 
+def since(seconds: float) -> str:
+    """How long ago, in one unit: `20s ago`, `3m ago`, `5h ago`; what is to come, as `in 20s`."""
+    away = abs(seconds)
+    sizes = ((DAY_SECONDS, "d"), (3600.0, "h"), (60.0, "m"))
+    size, unit = next((one for one in sizes if away >= 2 * one[0]), (1.0, "s"))
+    amount = f"{away // size:.0f}{unit}"
+    return f"in {amount}" if seconds < 0 else f"{amount} ago"
+
+
 def _shown(text: str) -> str:
     return ascii(text[:40])

@@ -15,9 +15,11 @@ from ..units import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 Record = Mapping[str, Any]
 
+WIDEST = 100_000
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -116,17 +118,35 @@ def write_rows(
             write("\t".join(_as_tsv(record.get(name)) for name in names) + "\n")
 
 
+def width() -> int:
+    """The cells of a line of stdout."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout).width
+
+
+def write_lines(lines: "Iterable[Text]") -> None:
+    """Lines with their styles, as they are, to a terminal."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    with _told():
+        for line in lines:
+            console.print(line, soft_wrap=True)
+
+
 def _write_table(names: Sequence[str], records: Sequence[Record], title: str | None) -> None:
     """As a table if it fits; without the columns that hold nothing; else stacked, a line a field."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False)
     table = _table(names, records, title)
-    if console.measure(table).maximum > console.width:
+    room = console.options.update(max_width=WIDEST)  # else no table ever measures too wide
+    if console.measure(table, options=room).maximum > console.width:
         names = [name for name in names if any(record.get(name) is not None for record in records)]
         table = _table(names, records, title)
     with _told():
-        if console.measure(table).maximum <= console.width:
+        if console.measure(table, options=room).maximum <= console.width:
             console.print(table)
         else:
             _write_stacked(names, records, title)

@@ -26,6 +26,10 @@ def write_tasks(records: Iterable[Record], limit: int, as_json: bool, settings: 
     shown = _limited(records, limit, settings)
     if as_json:
         write_json_lines(shown)
+    elif output.on_terminal():
+        from . import tables
+
+        tables.write(tables.tasks(tables.now()), [dict(one) for one in shown])
     else:
         output.write_rows(COLUMNS, shown)
 

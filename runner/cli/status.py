@@ -5,11 +5,10 @@ from typing import Any
 import click
 
 from ..errors import NothingChanged, UsageError
-from ..operating import hosts
 from ..operating.board import STATES
 from ..text import safe
 from ..units import parse_duration
-from . import output, problems, workers
+from . import output, problems
 from .database import connect_wait, connection, database
 from .params import Kind, whole_number
 from .settings import Settings
@@ -113,11 +112,14 @@ def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:
 
 def _show(seen: dict[str, Any]) -> None:
     if output.on_terminal():
-        output.write_rows(COLUMNS, [{"name": seen["database"], **seen}])
-        output.write_rows(COLUMNS, seen["queues"], title="queues")
-        output.write_rows(COLUMNS, seen["types"], title="types")
-        output.write_rows(hosts.COLUMNS, seen["hosts"], title="hosts")
-        output.write_rows(workers.COLUMNS, seen["workers"], title="workers")
+        from . import tables
+
+        now = tables.now()
+        tables.write(tables.counts("database", now), [{"name": seen["database"], **seen}])
+        tables.write(tables.counts("queue", now), seen["queues"], "queues")
+        tables.write(tables.counts("type", now), seen["types"], "types")
+        tables.write(tables.hosts(), seen["hosts"], "hosts")
+        tables.write(tables.workers(), seen["workers"], "workers")
         return
     rows = [{"kind": "total", "name": seen["database"], **seen}]
     rows += [{"kind": "queue", **one} for one in seen["queues"]]

@@ -29,5 +29,9 @@ def workers(settings: Settings, /, by_host: bool, as_json: bool, connect_wait: f
         found, columns = hosts.by_host(found), hosts.COLUMNS
     if as_json:
         output.write_json_lines(found)
+    elif output.on_terminal():
+        from . import tables
+
+        tables.write(tables.hosts() if by_host else tables.workers(), found)
     else:
         output.write_rows(columns, found)

@@ -54,7 +54,7 @@ def _name_style(record: Record) -> str:
     return "bold yellow" if standing(record) else "cyan"
 
 
-def _said(error: object, record: Record) -> str:
+def said(error: object, record: Record) -> str:
     """The error without the name that the column before it says."""
     return cells.text(error).removeprefix(f"{cells.text(record['cause'])}: ")
 
@@ -132,7 +132,7 @@ DEAD = (
     Column(
         "CAUSE", lambda one: cells.text(one["cause"]), 2, least=6, most=32, style=lambda _: "red"
     ),
-    Column("ERROR", lambda one: _said(one["last_error"], one), 4, least=12, most=300),
+    Column("ERROR", lambda one: said(one["last_error"], one), 4, least=12, most=300),
 )
 
 FAILING = (
@@ -144,5 +144,5 @@ FAILING = (
     Column(
         "CAUSE", lambda one: cells.text(one["cause"]), 2, least=6, most=32, style=lambda _: "red"
     ),
-    Column("ERROR", lambda one: _said(one["error"], one), 4, least=12, most=300),
+    Column("ERROR", lambda one: said(one["error"], one), 4, least=12, most=300),
 )

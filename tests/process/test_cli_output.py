@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.commands import APP, command, environment, error_of, run, run_on_term
 from tests.servers import Connection
 
 pytestmark = pytest.mark.process
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 STATUS = [
     *("database", "ready", "scheduled", "running", "dead", "unknown", "oldest_ready_seconds"),
     *("leases_active", "leases_expired", "retried", "lost_leases", "done_per_second"),
@@ -283,6 +285,22 @@ def test_a_table_on_a_terminal(project: Path, db: Connection, db_url: str) -> No
     assert code == 0
     for word in ("queues", "types", "workers", "oldest ready", "default", "infinity"):
         assert word in shown
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_a_terminal_shows_what_matters(
+    width: int, project: Path, db: Connection, db_url: str
+) -> None:
+    fill(db)
+    db.execute("update runner.task set cause = 'ValueError', last_error = repeat('x', 300)")
+    for verb in (["list"], ["dead", "list"], ["workers"], ["status"]):
+        shown, code = run_on_terminal(*verb, url=db_url, cwd=project, COLUMNS=str(width))
+        assert code == 0
+        assert max(map(len, COLOURS.sub("", shown).split("\n"))) <= width
+        assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}|\d\d:\d\d:\d\d", shown), shown
+        words = ["state", "running"] if verb != ["dead", "list"] else ["state", "dead"]
+        words += ["ValueError", "ago", "id"] if "list" in verb else ["type"]
+        assert all(word in shown for word in words), shown
 
 
 def test_help_and_version_need_nothing(tmp_path: Path) -> None:
