@@ -16,6 +16,8 @@ _NOWHERE = (
     " or [runner] app in ./setup.cfg, or have a tasks.py here"
 )
 
+_NO_REGISTRY = "it needs two lines: `import runner` and `tasks = runner.Registry()`"
+
 
 def find(given: str | None, app_dir: str, environment: Mapping[str, str] = os.environ) -> str:
     """The app's name, `module[:object]`, without importing it; ConfigError when there is none."""
@@ -30,7 +32,8 @@ def find(given: str | None, app_dir: str, environment: Mapping[str, str] = os.en
         return name
     if (Path(app_dir) / "tasks.py").is_file():
         return "tasks"
-    raise ConfigError(_NOWHERE)
+    where = os.path.abspath(app_dir)
+    raise ConfigError(_NOWHERE, hint=f"looked in {where}; --app-dir DIR looks in another directory")
 
 
 def load(name: str, app_dir: str) -> Registry:
@@ -66,7 +69,7 @@ def _registry_in(module: object, module_name: str, attribute: str) -> Registry:
     if len(registries) == 1:
         return next(iter(registries.values()))
     if not registries:
-        raise AppError(f"app {module_name} has no Registry")
+        raise AppError(f"app {module_name} has no Registry", hint=_NO_REGISTRY)
     raise AppError(f"app {module_name} has several: say which, as {module_name}:NAME")
 
 

@@ -1,6 +1,7 @@
 """`runner enqueue --from`: many tasks from lines, all of them or none."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from .progress import Progress
 from .settings import Settings
 
 LINE_LIMIT = 4 * SIZE_LIMIT  # bytes; white space and escapes included
+_LIKE_JSON = re.compile(rb"\s*([\[{\"]|-?[0-9]|true|false|null|NaN|-?Infinity)")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -34,6 +36,12 @@ class Source:
             raise UsageError("--lines and --envelope exclude each other")
         if self.type is None and not self.envelope:
             raise UsageError("missing argument TYPE")
+
+    def hint(self, line: bytes) -> str | None:
+        """What was meant by lines that do not look like JSON."""
+        if self.field is not None or self.envelope or _LIKE_JSON.match(line):
+            return None
+        return "did you mean --lines FIELD?"
 
     def task(self, line: bytes) -> Envelope:
         """The task of one line; InvalidTask when it cannot be one."""
@@ -91,7 +99,8 @@ def _tasks(source: Source, file: BinaryIO, progress: Progress) -> Iterator[Envel
                 yield source.task(text)
         except InvalidTask as error:
             told = str(error).replace(" at line 1, column", " at column")
-            raise InvalidTask(f"line {number:,}: {told}", hint=error.hint) from None
+            hint = error.hint or source.hint(text)
+            raise InvalidTask(f"line {number:,}: {told}", hint=hint) from None
 
 
 def _opened(path: str, stack: ExitStack) -> BinaryIO:

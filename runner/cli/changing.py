@@ -43,7 +43,8 @@ class Doing:
         problems.notice(f"would {self.deed.verb} {asking.tasks(count)}", self.settings)
 
     def to_all(self, chosen: "Filter", yes: bool) -> None:
-        """Change whatever the filter means, after asking where that is more than one."""
+        """Change whatever the filter means, after asking where that is more than one; NothingChanged
+        when none was."""
         from ..store import operate, tasks
 
         count = tasks.count(self.conn, chosen)
@@ -51,8 +52,14 @@ class Doing:
             asking.confirm(f"{self.deed.verb} {asking.tasks(count)}", yes)
         done = sum(operate.change_all(self.conn, chosen, self.deed.change))
         left = max(0, count - done)
-        also = f", {left} were locked or changed meanwhile" if left else ""
-        self.tell(done, left, also)
+        if done:
+            also = f", {left} were locked or changed meanwhile" if left else ""
+            self.tell(done, left, also)
+            return
+        if self.as_json:
+            self.tell(done, left)
+        why = f"{asking.tasks(left)} locked or changed meanwhile" if left else "no dead task fits"
+        raise NothingChanged(f"{why}: nothing changed")
 
     def to_named(self, ids: Sequence[int], yes: bool) -> None:
         """Change these; NothingChanged when one of them could not be."""

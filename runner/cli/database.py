@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import NoDatabase, UsageError
+from ..errors import DatabaseUnreachable, NoDatabase, RunnerError, UsageError
 from . import problems
 from .params import Duration
 from .settings import Settings
@@ -46,12 +46,30 @@ def database(settings: Settings, connect_wait_seconds: float) -> Iterator[str]:
         raise UsageError("--embedded and --database-url exclude each other")
     url = None if embedded_typed and settings.embedded else configured(settings)
     if url is not None:
-        yield url
+        try:
+            yield url
+        except DatabaseUnreachable as error:
+            error.hint = error.hint or _hint_of_embedded(url)
+            raise
         return
     if not settings.embedded and not on_terminal():
-        raise NoDatabase
+        raise NoDatabase(hint=_hint_of_embedded())
     with embedded_database(settings, connect_wait_seconds) as url:
         yield url
+
+
+def _hint_of_embedded(unreachable: str | None = None) -> str | None:
+    """The next step where there is an embedded database: with no URL given, or with its own."""
+    from .. import embedded
+
+    with contextlib.suppress(RunnerError, OSError):
+        seen = embedded.status()
+        if unreachable is not None:
+            return "runner db start" if seen.url == unreachable and not seen.running else None
+        if seen.version is not None:
+            first = "" if seen.running else "runner db start; "
+            return f'{first}export DATABASE_URL="$(runner db url)"'
+    return None
 
 
 def configured(settings: Settings) -> str | None:

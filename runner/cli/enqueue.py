@@ -1,11 +1,12 @@
 """`runner enqueue`: add a task."""
 
+import re
 from datetime import datetime
 from typing import Any
 
 import click
 
-from ..errors import UsageError
+from ..errors import InvalidTask, UsageError
 from . import output, problems
 from .database import connect_wait, connection
 from .params import Duration, Moment
@@ -80,6 +81,12 @@ def enqueue(
     )
 
 
+def _right_form(params: str) -> str | None:
+    """How `path=a.jpg` is written; without its value, which may be a secret."""
+    found = re.match(r"([A-Za-z_][A-Za-z0-9_]{0,39})=", params)
+    return f"""params are JSON: '{{"{found[1]}": "…"}}'""" if found else None
+
+
 def _enqueue_one(
     settings: Settings,
     type_: str,
@@ -92,7 +99,11 @@ def _enqueue_one(
     from ..payload import loads_strict
     from ..store import overview
 
-    value = loads_strict(params)
+    try:
+        value = loads_strict(params)
+    except InvalidTask as error:
+        error.hint = error.hint or _right_form(params)
+        raise
     with connection(settings, "enqueue", connect_wait) as conn:
         task_id = add(conn, type_, value, **options)
         done = task_id is None and overview.is_completed(conn, options["key"])

@@ -1,7 +1,8 @@
 """`runner pause`: keep a queue or a type from being claimed."""
 
+import difflib
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from . import output, problems
 from .choosing import Until, Word
 from .database import connect_wait, connection
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..store.tasks import Connection
 
 
 @click.command()
@@ -38,6 +42,8 @@ def pause(
     when: dict[str, Any] = {"until" if isinstance(until, datetime) else "delay": until}
     with connection(settings, "pause", connect_wait) as conn:
         made = operate.pause(conn, queue, type_, **when, who=who())
+        if made is not None and type_ is not None:
+            _warn_of_unknown(conn, type_, settings)
     if made is None:
         raise UsageError(f"--until: {until} is over already")
     if as_json:
@@ -46,6 +52,22 @@ def pause(
         end = made["paused_until"]
         end = "until it is resumed" if end == "infinity" else f"until {end}"
         problems.notice(f"{named(queue, type_)} is paused {end}", settings)
+
+
+def _warn_of_unknown(conn: "Connection", type_: str, settings: Settings) -> None:
+    """It may be a type of tomorrow; mostly it is mistyped. What has a handler needs no look at tasks."""
+    from ..store import overview, todo
+    from .todo import app_types
+
+    known = todo.living_types(conn)
+    if type_ not in known:
+        known |= {one["type"] for one in overview.counts(conn)}
+    if type_ not in known:
+        known |= app_types(settings) or set()
+    if type_ not in known:
+        near = difflib.get_close_matches(type_, known, 1)
+        meant = f" (did you mean {safe(near[0], 255)}?)" if near else ""
+        problems.notice(f"no task and no handler of that type is known{meant}", settings)
 
 
 def named(queue: str | None, type_: str | None) -> str:

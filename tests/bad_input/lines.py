@@ -115,6 +115,19 @@ TASKS = [
     ),
     Case(
         "params",
+        "enqueue hello path=a.jpg",
+        "params: not JSON",
+        hint="""params are JSON: '{"path": "…"}'""",
+    ),
+    Case(
+        "params",
+        "enqueue hello --from -",
+        "line 1: params: not JSON",
+        stdin="a.jpg\nb.jpg\n",
+        hint="did you mean --lines FIELD?",
+    ),
+    Case(
+        "params",
         "enqueue hello --from -",
         "line 2: params: not JSON",
         stdin='{"a": 1}\n{\n{"a": 2}\n',

@@ -1,6 +1,7 @@
 """Every way to type it wrong: one clear line, the right exit code, no secret."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,8 @@ def test_the_app_is_sought_in_four_places(tmp_path: Path, db_url: str) -> None:
     result = run("drain", url=db_url, cwd=tmp_path)
     told = error_of(result)
     assert all(place in told for place in ("-A", "RUNNER_APP", "setup.cfg", "tasks.py"))
+    looked = f"hint: looked in {tmp_path}; --app-dir DIR looks in another directory"
+    assert result.stderr.splitlines()[1:] == [looked]
     assert result.returncode == 78
 
 
@@ -74,6 +77,21 @@ def test_an_app_that_does_not_load(
     result = run(verb, "--procs", "1", url=db_url, cwd=tmp_path)
     assert told in error_of(result)
     assert result.returncode == 78
+
+
+def test_an_app_without_a_registry_is_told_what_it_needs(tmp_path: Path, db_url: str) -> None:
+    (tmp_path / "tasks.py").write_text("x = 1")
+    hint = run("check", url=db_url, cwd=tmp_path).stderr.splitlines()[1]
+    first, second = re.findall("`(.+?)`", hint)
+    (tmp_path / "tasks.py").write_text(f"{first}\n{second}\n")
+    assert run("check", url=db_url, cwd=tmp_path).returncode == 0
+
+
+def test_params_as_pairs_are_shown_the_right_form(db_url: str) -> None:
+    result = run("enqueue", "hello", "path=S3cr3t.jpg", url=db_url)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[1] == """hint: params are JSON: '{"path": "…"}'"""
+    assert "S3cr3t" not in result.stderr
 
 
 def test_check_lists_handlers_and_warns_of_none(project: Path, db_url: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.store import schema
-from tests.commands import Result, environment, error_of, run, run_on_terminal
+from tests.commands import APP, Result, environment, error_of, run, run_on_terminal
 from tests.db.stage import add, announce, one, row
 from tests.servers import Connection
 
@@ -165,7 +165,33 @@ def test_dead_verbs(box: Box) -> None:
     box.ok("dead", "discard", "--error", "TIMEOUT", "--yes")
     assert len(box.lines("dead", "list")) == 2
     assert "discarded by" in box.ok("show", str(dead[1]))
-    assert box("dead", "discard", "--type", "nope").returncode == 0
+
+
+def test_a_filter_that_fits_nothing_changes_nothing(box: Box) -> None:
+    add(box.db, "mail", 1, state="scheduled")
+    for verb in ("requeue", "discard"):
+        for which in (("--type", "nope"), ("--all", "--yes")):
+            result = box("dead", verb, *which)
+            assert result.stderr == "runner: error: no dead task fits: nothing changed\n"
+            assert (result.stdout, result.returncode) == ("", 1)
+        result = box("dead", verb, "--all", "--json")
+        assert list(json.loads(result.stdout).values()) == [0, 0]
+        assert result.returncode == 1
+
+
+def test_a_type_that_nobody_knows_is_paused_and_told(box: Box) -> None:
+    told = "runner: no task and no handler of that type is known"
+    result = box("pause", "--type", "import_cvss")
+    assert (result.returncode, result.stderr.split("\n")[0]) == (0, told)
+    assert result.stderr.split("\n")[1] == "runner: type import_cvss is paused until it is resumed"
+    add(box.db, "import_csv")
+    announce(box.db, "resize")
+    assert f"{told} (did you mean import_csv?)\n" in box("pause", "--type", "import_cvss").stderr
+    assert f"{told} (did you mean resize?)\n" in box("pause", "--type", "rezise").stderr
+    for known in ("import_csv", "resize"):
+        assert told not in box("pause", "--type", known).stderr
+    (box.directory / "tasks.py").write_text(APP)
+    assert told not in box("pause", "--type", "hello").stderr
 
 
 def test_more_than_one_is_not_touched_unasked(box: Box) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.embedded import status, stop
+from tests.commands import run
 from tests.servers import reachable_directory
 
 pytestmark = pytest.mark.process
@@ -61,6 +62,21 @@ def test_start_keeps_it_and_stop_ends_it(home: Path) -> None:
     assert "running\tyes\n" in run_db(home, "status").stdout
     assert run_db(home, "stop").returncode == 0
     assert not status(home).running
+
+
+def test_errors_about_the_database_tell_of_an_embedded_one(home: Path) -> None:
+    """Without a URL how to get at it, with its own URL how to start it."""
+    there = {"RUNNER_HOME": str(home)}
+    alone = "runner: error: no database: set DATABASE_URL\n"
+    assert run("status", **there).stderr == alone
+    url = run_db(home, "start").stdout.strip()
+    export = 'export DATABASE_URL="$(runner db url)"'
+    assert run("status", **there).stderr == f"{alone}hint: {export}\n"
+    run_db(home, "stop")
+    assert run("status", **there).stderr == f"{alone}hint: runner db start; {export}\n"
+    for given, hints in ((url, ["hint: runner db start"]), ("postgresql://u@127.0.0.1:1/d", [])):
+        result = run("status", "--connect-wait", "0", url=given, **there)
+        assert (result.returncode, result.stderr.splitlines()[1:]) == (69, hints)
 
 
 def test_reset_asks_first(home: Path) -> None:

@@ -52,6 +52,13 @@ def test_plain_lines(db: Connection, db_url: str) -> None:
     assert tasks(db) == [("hello", {"path": path}) for path in expected]
 
 
+def test_plain_lines_without_the_option_are_told_of_it(db: Connection, db_url: str) -> None:
+    for text, hint in (("a.jpg", "hint: did you mean --lines FIELD?"), ('{"a"', None)):
+        first, *more = add(db_url, "hello", "--from", "-", stdin=text).stderr.splitlines()
+        assert first.startswith("runner: error: line 1: params: not JSON")
+        assert more == ([] if hint is None else [hint])
+
+
 def test_envelopes(db: Connection, db_url: str) -> None:
     lines = [
         {"type": "a", "params": {"n": 1}, "key": "k", "priority": 1},
