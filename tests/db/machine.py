@@ -21,6 +21,7 @@ from runner.observing import Observer
 from runner.places import Kind, Places
 from runner.store import ending, operate, passes, workers
 from runner.store.claim import Row, claim, compose_claim
+from runner.store.sending import Completion
 from runner.wire import How, Renewal, Token
 from tests.db.stage import announce, consistent
 from tests.servers import Connection, empty
@@ -240,7 +241,7 @@ class Machine(RuleBasedStateMachine):
         row, worker, stands = self.any_claim(pick)
         if row.idempotency_key is not None:
             return
-        text = ending.completion(worker, row.task_id, row.fence, "m")
+        text = Completion(worker, row.task_id, row.fence, "m").text
         begun = f"begin; set local runner.claim = 'm'; insert into effect values ({row.task_id}); "
         result = self.db.pgconn.exec_(begun.encode() + text)
         if stands:
