@@ -14,6 +14,11 @@ INTERRUPTED_TOO_OFTEN = "interrupted too often"
 NOTHING = Token(0, 0)
 
 
+def interruptions_allowed(max_attempts: int) -> int:
+    """How often a task may be interrupted without charge: once more, and it is dead."""
+    return 3 * max_attempts
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The numbers of a claimed row that its future depends on."""
@@ -123,7 +128,7 @@ class Judge:
         attempts it is dead.
         """
         released = claim.released + 1
-        if released > 3 * claim.max_attempts:
+        if released > interruptions_allowed(claim.max_attempts):
             return Verdict(
                 Outcome.DEAD,
                 "dead",

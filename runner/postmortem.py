@@ -8,11 +8,17 @@ import contextlib
 import faulthandler
 import os
 import signal
+import traceback
 from pathlib import Path
+
+from .text import safe
 
 SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2) - 3  # nothing that an app would use
 AHEAD_SECONDS = 0.25  # by which the stack is asked for before a kill
 LONGEST = 3000  # characters
+FRAMES, NAME = 8, 150  # of a traceback, and the characters of a name in it
+RAISED = "raised in (most recent call first):"
+NOT_THERE = "raised by no Python of the handler: in C, or as its transaction ended"
 MIB = 1 << 20
 _OURS = tuple(f'"{Path(__file__).parent}/{room}/' for room in ("handling", "registry", "roles"))
 
@@ -45,10 +51,35 @@ def told(stack: str, peak_bytes: int | None) -> str | None:
     return "\n".join(lines)[:LONGEST] or None
 
 
+def raised(error: BaseException) -> str:
+    """Where in the handler an exception was raised: the innermost frames, and the handler's own where
+    there are many. File, line and function, no values."""
+    frames = [
+        f'  File "{_end(frame.f_code.co_filename)}", line {line} in {_end(frame.f_code.co_name)}'
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _is_ours(f'"{frame.f_code.co_filename}')
+    ]
+    if not frames:
+        return NOT_THERE
+    told = frames[: -FRAMES - 1 : -1]
+    if more := len(frames) - len(told):
+        told += [f"  … {more - 1} more"] if more > 1 else []
+        told.append(frames[0])
+    return "\n".join([RAISED, *told])[:LONGEST]
+
+
+def _end(name: str) -> str:
+    return safe(name)[-NAME:]
+
+
+def _is_ours(frame: str) -> bool:
+    return any(ours in frame for ours in _OURS)
+
+
 def _handlers_part(stack: str) -> list[str]:
     kept: list[str] = []
     for line in stack.splitlines():
-        if any(ours in line for ours in _OURS):
+        if _is_ours(line):
             break
         if line.strip():
             kept.append(line)

@@ -1,5 +1,7 @@
 """`runner explain ID`: why a task is not running, or why it died."""
 
+from dataclasses import replace
+
 import click
 
 from ..operating import explain as explaining
@@ -7,6 +9,7 @@ from . import output
 from .choosing import TaskId
 from .database import connect_wait, connection
 from .settings import Settings
+from .todo import app_types
 
 
 @click.command()
@@ -27,6 +30,8 @@ def explain(settings: Settings, /, task_id: int, as_json: bool, connect_wait: fl
     if isinstance(found, explaining.Gone):
         state, told = None, explaining.explain_gone(found)
     else:
+        if not found.staff.workers and (here := app_types(settings)) is not None:
+            found = replace(found, known_here=found.type in here)
         state, told = found.state, explaining.explain(found)
     if as_json:
         said = {"reason": told.reason, "sentence": told.sentence}

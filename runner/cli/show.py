@@ -6,6 +6,7 @@ import click
 
 from ..errors import NothingChanged
 from ..operating.explain import Gone, explain_gone
+from ..operating.notes import notes
 from . import output, records
 from .choosing import TaskId
 from .database import connect_wait, connection
@@ -14,7 +15,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..store.tasks import Fate
 
-KEYS = (*records.COLUMNS, "params", "fence", "claimed_at", "lease_until", "post_mortem")
+KEYS = (*records.COLUMNS, "params", "fence", "claimed_at", "lease_until", "post_mortem", "released")
 
 
 @click.command()
@@ -27,6 +28,9 @@ def show(settings: Settings, /, task_id: int, as_json: bool, connect_wait: float
 
     Of a task that is gone: who removed it, or that it is done, or that its transaction was rolled
     back. As JSON its fields are null then, and `note` says so. Exit code 1: there never was such an id.
+
+    Of a task that is there `note` says how often it was interrupted, and whether its `last_error` is of
+    an attempt before the one that `cause` tells of, as after a requeue.
     """
     from ..store import tasks
 
@@ -37,7 +41,7 @@ def show(settings: Settings, /, task_id: int, as_json: bool, connect_wait: float
     if fate is not None:
         _tell(task_id, fate, as_json)
     elif found is not None:
-        records.write_whole(found, as_json)
+        records.write_whole(found | {"note": "; ".join(notes(found)) or None}, as_json)
 
 
 def _tell(task_id: int, fate: "Fate", as_json: bool) -> None:

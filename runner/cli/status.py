@@ -12,6 +12,7 @@ from . import output, problems
 from .database import connect_wait, connection, database
 from .params import Kind, whole_number
 from .settings import Settings
+from .todo import app_types
 
 COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until")
 BOUNDS = {
@@ -64,7 +65,11 @@ def status(
     svg: str | None,
     connect_wait: float,
 ) -> None:
-    """Count tasks by queue and type; on a terminal and as JSON the workers, too."""
+    """Count tasks by queue and type; on a terminal and as JSON the workers, too.
+
+    Unknown are ready tasks of a type that neither a living worker nor the app that loads here has a
+    handler for. Rates are per second, over the last minute.
+    """
     if sum((live, svg is not None, as_json, bounds is not None)) > 1 and (live or svg is not None):
         raise UsageError("--watch and --svg go with nothing else")
     if live or svg is not None:
@@ -73,7 +78,7 @@ def status(
     from ..store.looking import look
 
     with connection(settings, "status", connect_wait) as conn:
-        seen = look(conn)
+        seen = look(conn, here=lambda: app_types(settings))
     if as_json:
         output.write_json(seen)
     elif bounds is None:

@@ -22,7 +22,16 @@ SAMPLE_CHARACTERS = 200  # of params, where people read them
 TITLES = {"unknown": "not implemented", "failing": "failing now", "dead": "dead"}
 COLUMNS = {
     "unknown": ("type", "count", "first_seen", "sample"),
-    "failing": ("type", "count", "error", "cause", "next_try", "first_seen", "sample"),
+    "failing": (
+        "type",
+        "count",
+        "error",
+        "cause",
+        "next_try",
+        "first_seen",
+        "sample",
+        "interrupted",
+    ),
     "dead": ("type", "count", "error", "cause", "last_failed_at", "first_seen", "sample"),
 }
 
@@ -44,12 +53,13 @@ def todo(
 ) -> None:
     """Show what people must fix: types without a handler, what fails now, what is dead.
 
-    Implemented is what a living worker, or the app that loads here, has a handler for.
+    Implemented is what a living worker, or the app that loads here, has a handler for. Among what fails
+    is what was interrupted, as by a lease that was lost: no attempt is spent on that.
 
     As JSON, one object a line. Each has `kind` (unknown, failing, dead), `type`, `count`, `first_seen`
     (when the oldest task was added), `sample` (its params) and `task` (its id). One of kind failing has
-    `cause`, `error` (its first line) and `next_try` as well, one of kind dead `cause`, `error` and
-    `last_failed_at`.
+    `cause`, `error` (its first line), `next_try` and `interrupted` (how often one was, at most) as well,
+    one of kind dead `cause`, `error` and `last_failed_at`.
     """
     with connection(settings, "todo", connect_wait) as conn:
         if as_stubs:

@@ -3,7 +3,7 @@
 import click
 
 from ..operating import hosts
-from . import output
+from . import output, problems
 from .database import connect_wait, connection
 from .settings import Settings
 
@@ -25,6 +25,8 @@ def workers(settings: Settings, /, by_host: bool, as_json: bool, connect_wait: f
     with connection(settings, "workers", connect_wait) as conn:
         found = overview.workers(conn)
     columns: tuple[str, ...] = COLUMNS
+    for sentence in hosts.notices(found):
+        problems.notice(sentence, settings)
     if by_host:
         found, columns = hosts.by_host(found), hosts.COLUMNS
     if as_json:

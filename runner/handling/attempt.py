@@ -1,12 +1,12 @@
 """One attempt at one task: the handler under its limits, and the judgement over how it ended."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import psycopg
 
-from .. import faults
+from .. import faults, postmortem
 from ..errors import Discard, LeaseLost, Retry, Snooze, TimeLimit, TransactionMisuse
 from ..fields import check_delay
 from ..judge import Claim, Judge, Verdict
@@ -142,9 +142,12 @@ class Attempts:
     def verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         """What becomes of a claim whose handler ended with this error."""
         try:
-            return self._verdict(error, handler, claim)
+            verdict = self._verdict(error, handler, claim)
         except Exception as odd:  # an exception of the app's own that does not answer as it should
             return self.judge.failed(claim, cause_name(error), self._text(odd))
+        if not verdict.failed or verdict.error is None:
+            return verdict
+        return replace(verdict, post_mortem=postmortem.raised(error))
 
     def _verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         interrupted = self.calling.interrupts.raised

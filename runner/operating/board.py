@@ -17,17 +17,17 @@ def overview(
     counts: Sequence[Record],
     pauses: Sequence[Record],
     workers: Sequence[Record],
-    known_types: Collection[str],
+    known_types: Collection[str] | None,
     served_queues: Collection[str] | None = None,
     rates: Mapping[str, Record] = MappingProxyType({}),
 ) -> Record:
     """The object of `status --json`.
 
-    Which types are unknown can be told only while some worker lives: then it is those that no living
-    one has a handler for; and which queues nobody serves (`served_queues` None: none). Types that
-    have `rates` are there with them, also when none of their tasks is.
+    Unknown are ready tasks of types that are not among `known_types` (None: it cannot be told). Which
+    queues nobody serves is told while there are workers (`served_queues` None: none). Types that have
+    `rates` are there with them, also when none of their tasks is.
     """
-    counts = [_with_unknown(one, bool(workers), known_types) for one in counts]
+    counts = [_with_unknown(one, known_types) for one in counts]
     expired = sum(worker["state"] == "expired" for worker in workers)
     return {
         "database": database,
@@ -50,8 +50,8 @@ def overview(
     }
 
 
-def _with_unknown(one: Record, anyone: bool, known: Collection[str]) -> Record:
-    return one | {"unknown": one["ready"] if anyone and one["type"] not in known else 0}
+def _with_unknown(one: Record, known: Collection[str] | None) -> Record:
+    return one | {"unknown": 0 if known is None or one["type"] in known else one["ready"]}
 
 
 def _is_unserved(name: str, workers: Sequence[Record], served: Collection[str] | None) -> bool:

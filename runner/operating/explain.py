@@ -4,68 +4,13 @@ from dataclasses import dataclass
 
 from ..text import one_line, safe
 from ..units import duration
+from . import interruptions
+from .circumstances import Facts
+from .hosts import LOST, is_silent
 
 MANY = 10_000  # how many tasks are counted; beyond it there are "more than"
 GONE = "done, or never committed (completed tasks are deleted)"
 INTERRUPTED = "interrupted too often"
-INTERRUPTIONS = frozenset({"lease lost", "lease expired", "connection lost", "interrupted"})
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A pause that holds: of a queue, of a type, or of a type in a queue."""
-
-    queue: str | None
-    type: str | None
-    until: str | None  # None: until resumed
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The worker that a running task names; `lease_seconds` below zero: it has ended."""
-
-    host: str
-    pid: int
-    slot: int
-    lease_seconds: float
-    others: int = 0  # further tasks that it holds
-
-
-@dataclass(frozen=True, slots=True)
-class Staff:
-    """Workers whose lease holds, each count narrower than the one before but `knowing`."""
-
-    workers: int = 0
-    serving: int = 0  # claim from the task's queue
-    knowing: int = 0  # have a handler for its type
-    able: int = 0  # both
-    idle: int = 0  # able, and hold nothing
-    fit: int = 0  # idle, with enough of their lease left to claim
-    leaving: int = 0  # fit, but of a drain in which the task has failed already
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """A task's row and what bears on it, all of one moment."""
-
-    task_id: int
-    state: str
-    queue: str = "default"
-    type: str = ""
-    priority: int = 5
-    attempt: int = 0
-    max_attempts: int | None = None
-    released: int = 0
-    cause: str | None = None
-    error: str | None = None
-    run_at: str = ""
-    due_in_seconds: float = 0.0
-    run_seconds: float = 0.0
-    pause: Pause | None = None
-    holder: Holder | None = None
-    staff: Staff = Staff()
-    ahead: int = 0  # ready tasks of smaller priority that those who can take it take first
-    beside: int = 0  # others of the same priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +43,15 @@ def explain(facts: Facts) -> Explanation:
             reason, text = _running(facts)
         case _:
             reason, text = _dead(facts)
-    return Explanation(reason, f"task {facts.task_id} {text}")
+    return Explanation(reason, f"task {facts.task_id} {text}{_before(facts)}")
+
+
+def _before(facts: Facts) -> str:
+    """What a ready or running task went through; of the others it is the reason itself."""
+    if facts.state not in ("ready", "running"):
+        return ""
+    told = interruptions.told(facts.released, facts.max_attempts, facts.cause)
+    return f"; {told}" if told else ""
 
 
 def explain_gone(gone: Gone) -> Explanation:
@@ -121,23 +74,23 @@ def _scheduled(facts: Facts) -> tuple[str, str]:
         return "snoozed", f"is snoozed {when}, as its handler asked"
     if facts.cause is None or not (facts.attempt or facts.released):
         return "scheduled", f"is scheduled {when}"
-    if facts.cause in INTERRUPTIONS:
-        return (
-            "interrupted",
-            f"waits {when} after an interruption, {_cause(facts)}: {_so_far(facts)}",
-        )
+    if interruptions.is_one(facts.cause):
+        return "interrupted", f"waits {when}, {_so_far(facts)}"
     return "backing off", f"is backing off after failure {_attempts(facts)} {when}: {_last(facts)}"
 
 
 def _due(facts: Facts) -> tuple[str, str]:
     if not facts.staff.workers:
-        return "no worker", f"is due since {facts.run_at}, but no worker is alive: {_start()}"
+        return (
+            "no worker",
+            f"is due since {facts.run_at}, but no worker is alive: {_start()}{_nor_here(facts)}",
+        )
     return "due", f"is due since {facts.run_at}: the next pass makes it ready"
 
 
 def _so_far(facts: Facts) -> str:
-    times = "once" if facts.released == 1 else f"{facts.released} times"
-    return f"interrupted {times} so far, {_attempts(facts)} attempts spent"
+    told = interruptions.told(facts.released, facts.max_attempts, facts.cause)
+    return f"{told or f'interrupted: {_cause(facts)}'}; {_attempts(facts)} attempts spent"
 
 
 def _ready(facts: Facts) -> tuple[str, str]:
@@ -165,7 +118,7 @@ def _paused(facts: Facts) -> tuple[str, str] | None:
 def _unstaffed(facts: Facts) -> tuple[str, str] | None:
     staff, queue, kind = facts.staff, safe(facts.queue, 63), safe(facts.type, 255)
     if not staff.workers:
-        return "no worker", f"is ready, but no worker is alive: {_start()}"
+        return "no worker", f"is ready, but no worker is alive: {_start()}{_nor_here(facts)}"
     if not staff.knowing:
         return "unknown type", f"is ready, but no worker alive has a handler for its type {kind}"
     if not staff.serving:
@@ -177,6 +130,12 @@ def _unstaffed(facts: Facts) -> tuple[str, str] | None:
             f" has a handler for its type {kind}",
         )
     return None
+
+
+def _nor_here(facts: Facts) -> str:
+    if facts.known_here is not False:
+        return ""
+    return f"; and the app here has no handler for its type {safe(facts.type, 255)}: runner todo"
 
 
 def _held_up(facts: Facts) -> tuple[str, str] | None:
@@ -211,18 +170,21 @@ def _running(facts: Facts) -> tuple[str, str]:
             "lease expired",
             f"was claimed by {where}, whose lease expired {ago} ago: {_swept(facts)}",
         )
+    left = f"lease for another {duration(holder.lease_seconds)}"
+    if is_silent(holder.lease_seconds, holder.silent_seconds):
+        left += f"; {LOST.format(duration(holder.silent_seconds))}"
     if holder.others:
         # Which of a batch has begun is known to the worker alone.
         also = _tasks(holder.others).replace("task", "other task")
         return (
             "running",
             f"is held by {where}, which runs it and {also} one after the other:"
-            f" attempt {_attempts(facts)}, lease for another {duration(holder.lease_seconds)}",
+            f" attempt {_attempts(facts)}, {left}",
         )
     return (
         "running",
         f"is running: attempt {_attempts(facts)} by {where} for {duration(facts.run_seconds)},"
-        f" lease for another {duration(holder.lease_seconds)}",
+        f" {left}",
     )
 
 

@@ -16,14 +16,25 @@ NO_RATES: Record = {
 
 
 def rates(minutes: Iterable[Record], counted_seconds: float | None) -> dict[str, Record]:
-    """For each type with counts its rates over the last 60 s, or since counting began
+    """For each type with counts its rates per second over the last 60 s, or since counting began
     (`counted_seconds`; None: nobody counts now), and the median and 95th percentile of how long
     attempts took in all of `minutes`."""
+    minutes = list(minutes)
     by_type: dict[str, list[Record]] = {}
     for one in minutes:
         by_type.setdefault(one["type"], []).append(one)
-    window = min(WINDOW_SECONDS, counted_seconds or WINDOW_SECONDS)
+    window = _window(minutes, counted_seconds or WINDOW_SECONDS)
     return {name: _rates_of(found, max(1.0, window)) for name, found in by_type.items()}
+
+
+def _window(minutes: Iterable[Record], counted_seconds: float) -> float:
+    # A minute that was over shortly before we began was counted by a fleet before this one, whose counts
+    # may be among those of the last 60 s.
+    before = any(
+        0 <= one["began_seconds_ago"] - WINDOW_SECONDS - counted_seconds <= WINDOW_SECONDS
+        for one in minutes
+    )
+    return WINDOW_SECONDS if before else min(WINDOW_SECONDS, counted_seconds)
 
 
 def total(found: Iterable[Record]) -> Record:

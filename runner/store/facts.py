@@ -4,7 +4,8 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from ..operating.explain import MANY, Facts, Gone, Holder, Pause, Staff
+from ..operating.circumstances import Facts, Holder, Pause, Staff
+from ..operating.explain import MANY, Gone
 from .sql import query
 from .tasks import Connection, fate, utc
 
@@ -53,4 +54,5 @@ def _pause(row: dict[str, Any]) -> Pause | None:
 def _holder(row: dict[str, Any]) -> Holder | None:
     if row["host"] is None:
         return None
-    return Holder(row["host"], row["pid"], row["slot"], row["lease_seconds"], row["others"])
+    names = ("host", "pid", "slot", "lease_seconds", "others", "silent_seconds")
+    return Holder(**{name: row[name] for name in names})

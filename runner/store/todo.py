@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from psycopg.rows import class_row, dict_row, scalar_row
 
+from ..operating import interruptions
 from ..operating.scaffold import Field
 from .sql import query
 from .tasks import Connection, Record, with_zones
@@ -23,8 +24,10 @@ def unknown(conn: Connection, known: Collection[str]) -> list[Record]:
 
 
 def failing(conn: Connection, limit: int | None) -> list[Record]:
-    """What failed and will be tried again, by type, cause and first line of the error."""
-    return _with_samples(conn, _rows(conn, "failing", {"limit": limit}))
+    """What failed and will be tried again, by type, cause and first line of the error; `interrupted`:
+    how often, where attempts were cut off without charge."""
+    values = {"limit": limit, "interruption": interruptions.pattern()}
+    return _with_samples(conn, _rows(conn, "failing", values))
 
 
 def dead(conn: Connection, limit: int | None) -> list[Record]:

@@ -5,7 +5,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runner.operating.explain import Explanation, Facts, Gone, explain, explain_gone
+from runner.operating.circumstances import Facts
+from runner.operating.explain import Explanation, Gone, explain, explain_gone
 from runner.store import operate
 from runner.store.facts import facts
 from tests.db.stage import Claimer, add, announce, one
@@ -69,7 +70,8 @@ def test_snoozed_and_interrupted(db: Connection) -> None:
     assert told(db, task).reason == "snoozed"
     change(db, task, "cause = 'lease lost', released = 3, attempt = 1, max_attempts = 5")
     assert told(db, task).reason == "interrupted"
-    assert "interrupted 3 times so far, 1 of 5 attempts spent" in told(db, task).sentence
+    assert "interrupted 3 times without charge (dead after 15)" in told(db, task).sentence
+    assert told(db, task).sentence.endswith("last: lease lost; 1 of 5 attempts spent")
 
 
 def test_due_and_waiting_for_a_pass(db: Connection) -> None:
@@ -224,6 +226,9 @@ def test_running_says_where_and_how_long(db: Connection) -> None:
     holder = seen(db, task).holder
     assert holder is not None
     assert abs(holder.lease_seconds - float(left)) < 1
+    assert "not renewed" not in sentence
+    db.execute("update runner.worker set lease_until = clock_timestamp() + interval '25 s'")
+    assert "its lease was not renewed for 35." in told(db, task).sentence
     (second,) = add(db)
     hold(db, second, worker)
     assert (

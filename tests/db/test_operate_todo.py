@@ -6,6 +6,7 @@ import pytest
 
 from runner.operating.scaffold import Field
 from runner.store import todo
+from runner.supervisor.child import Why
 from tests.db.stage import add, announce, one
 from tests.servers import Connection
 
@@ -50,6 +51,22 @@ def test_failing_groups_by_the_first_line(db: Connection) -> None:
     ]
     assert rows[0]["next_try"] == "2030-01-31T12:00:00+00:00"
     assert len(todo.failing(db, 1)) == 1
+
+
+def test_what_is_interrupted_again_and_again_is_among_what_fails(db: Connection) -> None:
+    worker = announce(db, "a")
+    held = {"state": "running", "lease_owner": worker, "fence": 1, "claimed_at": OLD, "attempt": 1}
+    cut_off = {"released": 3, "max_attempts": 3, "cause": Why.DEAF.value}
+    add(db, "a", 2, **cut_off, run_at="2030-01-31 12:00:00+00", state="scheduled")
+    add(db, "a", 1, **held, **cut_off | {"released": 4})
+    add(db, "b", 1, **held, **cut_off | {"cause": "lease lost"})
+    add(db, "a", 1, released=2, cause="stopped")  # gracefully
+    add(db, "a", 1, cause=Why.DEAF.value)  # requeued
+    rows = todo.failing(db, None)
+    assert board(rows, "type", "count", "cause", "interrupted", "next_try") == [
+        ("a", 3, Why.DEAF.value, 4, "2030-01-31T12:00:00+00:00"),
+        ("b", 1, "lease lost", 3, None),
+    ]
 
 
 def test_dead_groups_by_cause_and_first_line(db: Connection) -> None:

@@ -19,7 +19,7 @@ TASK = [
     *("id", "type", "queue", "state", "priority", "attempt", "max_attempts", "run_at"),
     *("created_at", "key", "worker", "last_error", "cause"),
 ]
-WHOLE = [*TASK, "params", "fence", "claimed_at", "lease_until", "post_mortem"]
+WHOLE = [*TASK, "params", "fence", "claimed_at", "lease_until", "post_mortem", "released"]
 EVIL = "\x1b]0;evil\x07\u202e[bold]"
 GONE = "done, or never committed (completed tasks are deleted)"
 
@@ -73,7 +73,7 @@ def test_show_in_the_agreed_shape(box: Box) -> None:
     out = box.ok("show", str(task), "--json")
     assert out.isascii()
     (found,) = [json.loads(line) for line in out.splitlines()]
-    assert list(found) == WHOLE
+    assert list(found) == [*WHOLE, "note"]
     assert found["run_at"] == "infinity"
     assert found["params"] == {"n": 10**400, "s": "\u202e\u007f\U0001f600"}
     assert f"id\t{task}\n" in box.ok("show", str(task))
@@ -124,6 +124,12 @@ def test_todo_without_and_with_workers_and_an_app(box: Box) -> None:
     assert (failing["type"], failing["count"], failing["error"]) == ("hello", 2, EVIL)
     assert (dead["type"], dead["count"], dead["error"]) == ("boom", 1, "ValueError: x")
     assert "\x1b" not in box.ok("todo")
+    (total,) = box.lines("status")
+    assert total["unknown"] == 3, "as todo says"
+    (later,) = (one["id"] for one in box.lines("list", "--type", "later", "--limit", "1"))
+    told = box.ok("explain", str(later))
+    assert "no worker is alive" in told
+    assert "the app here has no handler for its type later" in told
     announce(box.db, "later")
     assert [one["kind"] for one in box.lines("todo")] == ["failing", "dead"]
 

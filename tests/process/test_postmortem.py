@@ -81,17 +81,20 @@ def test_a_kill_from_outside_tells_the_memory(fresh: str, tmp_path: Path) -> Non
         assert 10 < int(words[5]) < 1000
 
 
-def test_an_ordinary_failure_leaves_none_and_keeps_an_older_one(fresh: str, tmp_path: Path) -> None:
+def test_an_ordinary_failure_tells_file_and_line(fresh: str, tmp_path: Path) -> None:
     with work(fresh, tmp_path) as queue, running(fresh, tmp_path, procs=1):
         (task,) = queue.add("boom")
         queue.conn.execute(
             "update runner.task set post_mortem = 'older' where task_id = %s", [task]
         )
         wait_until(queue.only_dead, 20, "dead")
-        (fresh_one,) = queue.add("boom")
-        wait_until(lambda: queue.states()["dead"] == 2, 20, "dead")
-        found = [queue.row(one) for one in (task, fresh_one)]
-        assert [one and one["post_mortem"] for one in found] == ["older", None]
+        row = queue.row(task)
+        assert row is not None
+        first, second = row["post_mortem"].splitlines()
+        assert first == "raised in (most recent call first):"
+        assert 'chores.py", line' in second
+        assert second.endswith(" in boom")
+        assert f"\t{second}\n" in run("show", str(task), url=fresh).stdout
 
 
 # -- out of memory ----------------------------------------------------------------------------------

@@ -34,9 +34,10 @@ def test_sums_by_queue_and_type() -> None:
     assert [(t["name"], t["ready"], t["dead"]) for t in seen["types"]] == [("x", 2, 3), ("y", 1, 0)]
 
 
-def test_a_type_is_unknown_only_while_somebody_lives_who_could_know() -> None:
+def test_a_type_is_unknown_only_where_that_can_be_told() -> None:
     counts = [count("a", "x", ready=2), count("a", "y", ready=1)]
-    assert overview("d", counts, [], [], ())["unknown"] == 0
+    assert overview("d", counts, [], [], None)["unknown"] == 0
+    assert overview("d", counts, [], [], {"x"})["unknown"] == 1
     seen = overview("d", counts, [], [IDLE], {"x"})
     assert (seen["unknown"], seen["leases_active"]) == (1, 1)
 

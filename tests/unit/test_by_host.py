@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.operating.hosts import COLUMNS, by_host
+from runner.operating.hosts import COLUMNS, by_host, notices
 
 
 def worker(host: str, state: str, left: float, silent: float, **more: Any) -> dict[str, Any]:
@@ -49,3 +49,13 @@ def test_lost_when_nobody_was_renewed_for_half_a_lease(
 
 def test_no_workers_no_hosts() -> None:
     assert by_host([]) == []
+
+
+def test_a_sentence_for_a_host_whose_workers_are_not_renewed() -> None:
+    assert (
+        notices([worker("a", "running", 25, 5, pid=1), worker("a", "expired", -1, 31, pid=2)]) == []
+    )
+    silent = [worker("a\x1b", "running", 13, 17, pid=pid) for pid in (7, 3)]
+    assert notices(silent) == [
+        "a\\x1b: pid 3, 7: its lease was not renewed for 17.0s: its host or parent is perhaps gone"
+    ]

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from runner.operating.explain import Facts, Gone, Holder, Pause, Staff, explain, explain_gone
+from runner.operating.circumstances import Facts, Holder, Pause, Staff
+from runner.operating.explain import Gone, explain, explain_gone
+from runner.supervisor.child import Why
 
 AT = "2030-01-31T12:00:00+00:00"
 ONE_IDLE = Staff(workers=1, serving=1, knowing=1, able=1, idle=1, fit=1)
@@ -13,6 +15,8 @@ SCHEDULED = Facts(7, "scheduled", run_at=AT, due_in_seconds=300.0, max_attempts=
 DEAD = Facts(7, "dead", attempt=5, max_attempts=5)
 RUNNING = Facts(7, "running", attempt=2, max_attempts=5, run_seconds=3.0, staff=ONE_IDLE)
 HOLDER = Holder("box", 99, 3, 25.0)
+LEASE_TIMER = Why.DEAF.value
+READY_TEXT = "is ready, and an idle worker is about to take it"
 
 SITUATIONS = [
     (SCHEDULED, "scheduled", f"is scheduled until {AT} (in 5m00s)"),
@@ -34,9 +38,24 @@ SITUATIONS = [
     (
         replace(SCHEDULED, cause="lease lost", released=2, attempt=1),
         "interrupted",
-        f"waits until {AT} (in 5m00s) after an interruption, lease lost:"
-        " interrupted 2 times so far, 1 of 5 attempts spent",
+        f"waits until {AT} (in 5m00s), interrupted 2 times without charge (dead after 15),"
+        " last: lease lost; 1 of 5 attempts spent",
     ),
+    (
+        replace(SCHEDULED, cause=LEASE_TIMER, released=1, max_attempts=3),
+        "interrupted",
+        f"waits until {AT} (in 5m00s), interrupted 1 time without charge (dead after 9),"
+        f" last: {LEASE_TIMER}; perhaps a handler that holds the GIL in C: give it a longer --lease;"
+        " 0 of 3 attempts spent",
+    ),
+    (
+        replace(READY, cause=LEASE_TIMER, released=1, max_attempts=3, staff=Staff(4, 4, 4, 4)),
+        "workers busy",
+        "is ready, but all 4 workers that could take it are busy;"
+        f" interrupted 1 time without charge (dead after 9), last: {LEASE_TIMER};"
+        " perhaps a handler that holds the GIL in C: give it a longer --lease",
+    ),
+    (replace(READY, cause="stopped", released=1), "ready", READY_TEXT),
     (
         replace(SCHEDULED, run_at="infinity", due_in_seconds=1e10),
         "scheduled",
@@ -120,6 +139,18 @@ SITUATIONS = [
         replace(RUNNING, holder=HOLDER),
         "running",
         "is running: attempt 2 of 5 by pid 99 on box (slot 3) for 3.0s, lease for another 25.0s",
+    ),
+    (
+        replace(RUNNING, holder=replace(HOLDER, lease_seconds=13.0, silent_seconds=17.0)),
+        "running",
+        "is running: attempt 2 of 5 by pid 99 on box (slot 3) for 3.0s, lease for another 13.0s;"
+        " its lease was not renewed for 17.0s: its host or parent is perhaps gone",
+    ),
+    (
+        replace(READY, staff=Staff(), known_here=False),
+        "no worker",
+        "is ready, but no worker is alive: runner start;"
+        " and the app here has no handler for its type send: runner todo",
     ),
     (
         replace(RUNNING, holder=replace(HOLDER, others=1)),

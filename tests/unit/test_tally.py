@@ -155,3 +155,12 @@ def test_rates_are_of_the_last_minute() -> None:
 def test_a_fleet_that_is_young_is_not_slow() -> None:
     assert rates([minute("a", 10, 100)], 5.0)["a"]["done_per_second"] == 20.0
     assert rates([minute("a", 10, 100)], None)["a"]["done_per_second"] == round(100 / 60, 3)
+
+
+def test_counts_of_a_fleet_before_this_one_are_not_divided_by_its_age() -> None:
+    restarted = [minute("a", 20, 100), minute("a", 80, 600)]
+    assert rates(restarted, 5.0)["a"]["done_per_second"] == round((100 + 600 * 40 / 60) / 60, 3)
+    across = [minute("a", 10, 100), minute("a", 70, 600), minute("b", 130, 1)]
+    assert rates(across, 30.0)["a"]["done_per_second"] == round((100 + 600 * 50 / 60) / 60, 3)
+    long_ago = [minute("a", 10, 100), minute("a", 190, 600)]
+    assert rates(long_ago, 5.0)["a"]["done_per_second"] == 20.0

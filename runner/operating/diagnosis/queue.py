@@ -23,6 +23,7 @@ class LeaseFacts(NamedTuple):
     unswept: int  # over for longer than the slowest sweep takes
     beyond: int  # ends later than any renewal could have made it: the clock was set back
     left_parents: int  # rows of parents without workers that nobody pruned
+    silent: int = 0  # hold, and were not renewed for half their length
 
 
 class Work(NamedTuple):
@@ -63,6 +64,11 @@ def leases(seen: LeaseFacts) -> Finding:
     if seen.beyond:
         told = f"{several(seen.beyond, 'lease')} end later than can be: the server's clock was set back"
         return warn("leases", told, "nothing: a sweep judges by its own clock; see to the clock")
+    if seen.silent:
+        told = f"{several(seen.silent, 'lease')} not renewed for half their length: host or parent lost?"
+        return warn(
+            "leases", told, "see: runner workers --by-host; a sweep takes them when they end"
+        )
     if seen.left_parents:
         told = f"{several(seen.left_parents, 'parent')} without workers, not forgotten yet"
         return warn("leases", told, "nothing, if a fleet runs: its next pass forgets them")

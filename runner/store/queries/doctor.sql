@@ -165,6 +165,8 @@ select count(*) filter (where lease_until > clock_timestamp()) as alive,
        count(*) filter (where lease_until < clock_timestamp() - 1.5 * lease - interval '15 seconds')
            as unswept,
        count(*) filter (where lease_until > clock_timestamp() + lease + interval '2 seconds') as beyond,
+       count(*) filter (where lease_until > clock_timestamp()
+                          and lease_until < clock_timestamp() + lease / 2) as silent,
        (select count(*) from runner.runner r
         where r.started_at < clock_timestamp() - 3 * r.lease - interval '1 minute'
           and not exists (select from runner.worker w where w.runner_id = r.runner_id)) as left_parents

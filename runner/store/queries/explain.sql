@@ -71,6 +71,9 @@ select t.state, t.queue, t.task_type as type, t.priority, t.attempt, t.max_attem
                                          - extract(epoch from clock_timestamp()))), 3)::float8
            as lease_seconds,
        round(greatest(0, least(1e10, extract(epoch from clock_timestamp())
+                                     - extract(epoch from h.lease_until)
+                                     + extract(epoch from h.lease))), 3)::float8 as silent_seconds,
+       round(greatest(0, least(1e10, extract(epoch from clock_timestamp())
                                      - extract(epoch from t.claimed_at))), 3)::float8 as run_seconds,
        (select count(*) from runner.task r
         where r.state = 'running' and r.lease_owner = t.lease_owner and r.task_id <> t.task_id)

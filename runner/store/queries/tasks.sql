@@ -18,7 +18,7 @@ limit %(limit)s;
 -- What `show` tells beyond that.
 , t.params::text as params, t.fence,
   to_jsonb(t.claimed_at at time zone 'UTC') #>> '{}' as claimed_at,
-  to_jsonb(w.lease_until at time zone 'UTC') #>> '{}' as lease_until, t.post_mortem;
+  to_jsonb(w.lease_until at time zone 'UTC') #>> '{}' as lease_until, t.post_mortem, t.released;
 
 -- name: chosen
 -- Which tasks a filter means.

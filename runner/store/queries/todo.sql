@@ -14,16 +14,20 @@ group by t.task_type
 order by count(*) desc, t.task_type;
 
 -- name: failing
--- What failed and will be tried again, by type and the first line of its error.
-select f.type, f.count, f.first_seen, f.cause, f.error, f.next_try, f.task
+-- What failed and will be tried again, by type and the first line of its error; and what was interrupted
+-- (`interrupted`: how often, at most), also while it runs: so it spends its time if that goes on for ever.
+select f.type, f.count, f.first_seen, f.cause, f.error, f.next_try, f.task, f.interrupted
 from (
     select t.task_type as type, count(*) as count,
            to_jsonb(min(t.created_at) at time zone 'UTC') #>> '{}' as first_seen, t.cause,
            split_part(coalesce(t.last_error, ''), E'\n', 1) as error,
-           to_jsonb(min(t.run_at) at time zone 'UTC') #>> '{}' as next_try,
-           min(t.task_id) as task
+           to_jsonb(min(t.run_at) filter (where t.state <> 'running') at time zone 'UTC') #>> '{}'
+               as next_try,
+           min(t.task_id) as task,
+           coalesce(max(t.released) filter (where t.cause ~ %(interruption)s), 0) as interrupted
     from runner.task t
     where t.state in ('ready', 'scheduled') and t.attempt > 0 and t.last_failed_at is not null
+       or t.state in ('ready', 'scheduled', 'running') and t.released > 0 and t.cause ~ %(interruption)s
     group by t.task_type, t.cause, split_part(coalesce(t.last_error, ''), E'\n', 1)
 ) f
 order by f.count desc, f.type, f.error
