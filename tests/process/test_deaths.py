@@ -1,5 +1,6 @@
 """One test for each process that can die, and for those that only stand still."""
 
+import json
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 
 from tests import fleets, servers
+from tests.commands import run
 from tests.proxy import CutOnce, proxied
 from tests.servers import wait_until
 
@@ -187,4 +189,12 @@ def test_a_handler_that_holds_the_gil_past_the_lease(fresh: str, tmp_path: Path)
             assert row is not None
             assert "lease timer" in row["cause"]
             assert row["released"] >= 1
+            (told,) = map(json.loads, run("todo", "--json", url=fresh).stdout.splitlines())
+            assert (told["kind"], told["type"], told["count"]) == ("failing", "holds_the_gil", 1)
+            assert "lease timer" in told["cause"]
+            assert told["interrupted"] >= 1
+            for verb in ("explain", "show"):
+                shown = run(verb, str(task), url=fresh).stdout
+                assert "without charge (dead after" in shown
+                assert "give it a longer --lease" in shown
             assert "out of memory" not in fleet.log()
