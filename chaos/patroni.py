@@ -33,6 +33,7 @@ OVERLAY = """postgresql:
 bootstrap:
   dcs:
     synchronous_mode: {synchronous}
+    synchronous_mode_strict: {synchronous}
 """
 FETCH = """import sys, urllib.request
 body = [one.encode() for one in sys.argv[2:]]
@@ -225,6 +226,7 @@ class Trio:
         end = time.monotonic() + PATIENCE_SECONDS
         renew_at = time.monotonic() + RETURN_SECONDS
         while time.monotonic() < end:
+            self._start_again()
             primaries = [one for one in self.nodes if one.is_primary()]
             if len(primaries) == 1 and self._agreed(primaries[0]):
                 return primaries[0]
@@ -234,6 +236,12 @@ class Trio:
             time.sleep(0.3)
         said = "\n".join(f"{node.name}: {node.last_words()}" for node in self.nodes)
         raise TimeoutError(f"the nodes are not whole within {PATIENCE_SECONDS:.0f} s:\n{said}")
+
+    def _start_again(self) -> None:
+        """As a service manager does: Patroni ends when it finds no store at its start."""
+        for node in self.nodes:
+            if node.patroni is not None and node.patroni.poll() is not None:
+                node.start_patroni(self.peers)
 
     def _renew(self, primary: Node) -> None:
         """Copy the leader's data to whoever does not stream."""

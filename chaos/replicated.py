@@ -56,6 +56,7 @@ class Round:
     strike: str
     away_seconds: float
     moved: bool
+    lost: int  # of all that was acknowledged until then
 
 
 @dataclass
@@ -123,9 +124,25 @@ class Replicated:
             old.start_patroni(self.trio.peers)
         wait(lambda: self._is_used(self.trio.leader(but)), f"work after {strike}")
         self._works()
-        old.host.heal()
+        if strike == "network":
+            self._reset(old)
         now = self.trio.whole()
-        return Round(strike, self._away(begun), but is old or now is not old)
+        return Round(strike, self._away(begun), but is old or now is not old, self._lost(now))
+
+    def _reset(self, old: Node) -> None:
+        """What a watchdog does to a host that is cut off. Without that Patroni 3.0 was seen to come back
+        with what it knew before the cut, to lead again, and to undo what the new primary had done."""
+        old.kill_patroni()
+        old.kill_postgres()
+        old.host.heal()
+        old.start_patroni(self.trio.peers)
+
+    def _lost(self, leader: Node) -> int:
+        """Acknowledged tasks that have neither a row nor an effect now."""
+        acknowledged = set(self.feeder.acknowledged)
+        with psycopg.connect(leader.url(DATABASE), autocommit=True) as conn:
+            there = "select task_id from runner.task union select task_id from effect"
+            return len(acknowledged - {int(row[0]) for row in conn.execute(there)})
 
     def _strike(self, old: Node, strike: str) -> None:
         if strike == "postgres":
@@ -168,7 +185,7 @@ def _say(made: Trio, one: Round) -> None:
     how = "synchronous" if made.synchronous else "asynchronous"
     sys.stderr.write(
         f"{how} {one.strike}: nothing started for {one.away_seconds:.1f} s,"
-        f" {'another leads' if one.moved else 'the same leads'}\n"
+        f" {'another leads' if one.moved else 'the same leads'}, lost until now {one.lost}\n"
     )
     sys.stderr.flush()
 

@@ -7,9 +7,10 @@ import pytest
 from chaos import hosts
 from chaos.scale import clocks
 from chaos.scale.__main__ import CUTS, EACH, NAP
+from chaos.scale.cost import cost
 from chaos.scale.deploying import deploying
 from chaos.scale.draining import draining
-from chaos.scale.ground import Ground, ground
+from chaos.scale.ground import HELPERS, Ground, ground
 from chaos.scale.sharing import LIMIT, sharing
 from runner.operating.hosts import by_host
 from runner.store import overview
@@ -53,6 +54,18 @@ def test_eight_hosts_share_a_queue() -> None:
 def test_a_host_with_a_wrong_clock_among_others() -> None:
     with ground(3, 2, servers.chosen_binaries()) as place:
         assert clocks.clocks(place, 200).wrong == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same() -> None:
+    one, three = (cost(hosts, 2, 1000, 20) for hosts in (1, 3))
+    assert 1 < one.idle_statements < 8
+    assert three.idle_statements < 3.5 * one.idle_statements
+    assert three.idle_wal < 3.5 * one.idle_wal
+    assert three.effect.wal < 1.3 * one.effect.wal
+    assert three.effect.statements < 20  # that of a task that is claimed alone, and some
+    assert three.connections <= 3 * (2 + HELPERS)
 
 
 def test_a_lost_host_is_shown_until_it_is_swept() -> None:
