@@ -70,7 +70,7 @@ def tasks(now: datetime) -> Table:
             Column("state", lambda one: cells.text(one["state"]), 2),
             Column("attempt", _attempt, 5, right=True),
             Column("run at", lambda one: age(one["run_at"], now), 4),
-            Column("cause", lambda one: cells.text(one["cause"]), 3, least=8, most=32),
+            Column("cause", lambda one: cells.text(one["cause"]), 3, least=14, most=32),
             Column(
                 "error", lambda one: said(one["last_error"], one), 6, least=16, most=300, quiet=True
             ),

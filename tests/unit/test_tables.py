@@ -61,7 +61,7 @@ def test_what_matters_is_shown_at_every_width(width: int) -> None:
     head, row = shown(tables.tasks(NOW), TASK, width)
     assert head.split()[:3] == ["id", "type", "state"]
     assert "cause" in head
-    for text in (str(TASK["id"]), "import_cust", "scheduled", "psycopg"):
+    for text in (str(TASK["id"]), "import_cust", "scheduled", "psycopg.error"):
         assert text in row
     head, row = shown(tables.workers(), WORKER, width)
     for text in (str(WORKER["pid"]), "starting", "123456789", "import_cust"):
