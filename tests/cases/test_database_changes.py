@@ -171,7 +171,7 @@ def test_p51_whoever_makes_the_passes(hurt: tuple[Hurt, Scene]) -> None:
     work = scene.work
     short = ("--lease", "3s", "--renew", "500ms")
     with scene.fleet(*short, procs=1, ends=-signal.SIGKILL) as first:
-        (lost,) = work.add("sleepy", seconds=6)
+        (lost,) = work.add("sleepy", seconds=15)  # longer than the others need to come up
         wait_until(lambda: work.noted("start"))
         with scene.fleet(*short, procs=1), scene.fleet(*short, procs=1):
             wait_until(lambda: rows(work, "select from runner.worker") == 3, 20, "three workers")
@@ -191,7 +191,7 @@ def test_p51_whoever_makes_the_passes(hurt: tuple[Hurt, Scene]) -> None:
             row = work.row(lost)
             assert row is not None
             assert (row["released"], row["solo"]) == (1, True)
-            wait_until(work.empty, 40)
+            wait_until(work.empty, 60)
     work.exactly_once([lost, *due])
     assert scene.log().count("(sleepy)") == 1  # told once that it was swept
 
