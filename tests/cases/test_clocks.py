@@ -99,7 +99,7 @@ WALL = {"time", "time_ns", "now", "today", "utcnow", "localtime", "gmtime"}
 # Only to show what time it is, or how far it is off.
 STAMPS = {
     *("logpipe.py", "loglines.py", "cli/watch.py", "console/app.py", "console/view.py"),
-    "store/doctor.py",
+    *("store/doctor.py", "cli/tables.py"),
 }
 
 
