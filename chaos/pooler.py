@@ -16,9 +16,7 @@ import psycopg
 from runner.embedded.account import Account, account_for
 
 PORT = 5432  # in a directory of its own, so that everything is as before a server
-EXAMPLE = Path(__file__).parent.parent / "deploy" / "pgbouncer" / "pgbouncer.ini"
-OURS = """
-; What follows is of this place; what comes later counts.
+CONFIG = """\
 [databases]
 * = host={target} port={port}
 [pgbouncer]
@@ -27,9 +25,12 @@ listen_addr =
 listen_port = {own_port}
 auth_type = trust
 auth_file = {home}/users
+pool_mode = transaction
 default_pool_size = {size}
 max_client_conn = 200
 logfile = {home}/log
+server_check_delay = 1
+server_login_retry = 1
 {more}
 """
 
@@ -75,10 +76,7 @@ def pooler(url: str, *, size: int = 3, ignore_options: bool = False) -> Iterator
         more = "ignore_startup_parameters = options" if ignore_options else ""
         port = query.get("port", ["5432"])[0]
         values = {"target": target, "port": port, "home": home, "own_port": PORT, "size": size}
-        for name, text in (
-            ("config", EXAMPLE.read_text() + OURS.format(**values, more=more)),
-            ("users", USERS),
-        ):
+        for name, text in (("config", CONFIG.format(**values, more=more)), ("users", USERS)):
             (home / name).write_text(text)
             account.own(home / name)
         process = _start(home, account)

@@ -28,10 +28,15 @@ class Scene:
         return self.fleet["stopping"] if self.fleet else None
 
     def running(self) -> int:
-        """How many tasks this fleet, or else everybody, has in hand."""
-        if self.fleet is not None:
-            return sum(one["task"] is not None for one in self.fleet["workers"])
-        return self.snapshot.status["running"] if self.snapshot else 0
+        """How many tasks this fleet, or else everybody, has in hand: as the parent or the database says,
+        whoever of them has heard of more."""
+        if self.fleet is None:
+            return self.snapshot.status["running"] if self.snapshot else 0
+        told = sum(one["task"] is not None for one in self.fleet["workers"])
+        pids = {one["pid"] for one in self.fleet["workers"]}
+        seen = self.snapshot.status["workers"] if self.snapshot else ()
+        ours = (one for one in seen if one["host"] == self.host and one["pid"] in pids)
+        return max(told, sum(one["state"] == "running" for one in ours))
 
     def workers(self, now: float) -> list[Record]:
         """One record a worker: the names of `workers --json`, and progress, limit and own."""

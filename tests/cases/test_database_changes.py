@@ -162,6 +162,7 @@ def rows(work: fleets.Work, query: str) -> int:
     return work.conn.execute(query).rowcount
 
 
+@pytest.mark.full  # about 20 s
 @pytest.mark.case("P-51")
 def test_p51_whoever_makes_the_passes(hurt: tuple[Hurt, Scene]) -> None:
     """There is no lasting leader: each pass takes a lock for its own transaction, on any host. With

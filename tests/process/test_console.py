@@ -171,7 +171,7 @@ def test_keys_that_change(queue: Work) -> None:
 def test_kill_a_workers_task(queue: Work) -> None:
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
-        one.wait_for("sleepy")
+        one.wait_for(f"{task}  sleepy")
         before = set(queue.workers().values())
         one.type("2jK")
         shown = one.text()
@@ -189,7 +189,7 @@ def test_kill_a_workers_task(queue: Work) -> None:
 def test_quitting_asks_while_tasks_run(queue: Work) -> None:
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue, "--grace", "30s") as one:
-        one.wait_for("sleepy")
+        one.wait_for(f"{task}  sleepy")
         one.type("q")
         one.wait_for("stop? 1 task in hand, up to 30 s to end")
         one.type("n")
