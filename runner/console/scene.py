@@ -36,7 +36,7 @@ class Scene:
         pids = {one["pid"] for one in self.fleet["workers"]}
         seen = self.snapshot.status["workers"] if self.snapshot else ()
         ours = (one for one in seen if one["host"] == self.host and one["pid"] in pids)
-        return max(told, sum(one["state"] == "running" for one in ours))
+        return int(max(told, sum(one["state"] == "running" for one in ours)))
 
     def workers(self, now: float) -> list[Record]:
         """One record a worker: the names of `workers --json`, and progress, limit and own."""
