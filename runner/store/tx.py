@@ -81,7 +81,7 @@ class Tx(Sending):
     def lend(self, marker: str) -> None:
         """Hand the connection to a handler; `marker` names its claim inside the transaction.
 
-        One that was begun ahead for this very claim (`begin_text`) becomes the handler's with its first
+        One that was begun ahead for this very claim (`finish`) becomes the handler's with its first
         statement.
         """
         if self.ahead and marker != self._marker:
