@@ -116,7 +116,7 @@ class Plan:
         self.bounds = bounds
         self.types = types
         self.terminal = terminal
-        self.feed = Feed() if terminal is not None else None
+        self.feed = Feed(runner_id) if terminal is not None else None
         self.events, self.log = os.pipe(), os.pipe()
         os.set_blocking(self.log[1], False)
         set_pipe_size(self.log[1], 1 << 20)

@@ -105,6 +105,7 @@ def fleet(work: list[tuple[int, int, int, float]]) -> dict[str, Any]:
     workers.append(none | idle | {"limit_at": None, "progress": None})
     return {
         "at": NOW,
+        "runner": "r1",
         "started_at": NOW - 11_000,
         "stopping": None,
         "away_since": None,

@@ -33,26 +33,29 @@ class Scene:
         if self.fleet is None:
             return self.snapshot.status["running"] if self.snapshot else 0
         told = sum(one["task"] is not None for one in self.fleet["workers"])
-        pids = {one["pid"] for one in self.fleet["workers"]}
         seen = self.snapshot.status["workers"] if self.snapshot else ()
-        ours = (one for one in seen if one["host"] == self.host and one["pid"] in pids)
+        ours = (one for one in seen if one["runner"] == self.fleet["runner"])
         return int(max(told, sum(one["state"] == "running" for one in ours)))
 
     def workers(self, now: float) -> list[Record]:
         """One record a worker: the names of `workers --json`, and progress, limit and own."""
         fleet = {one["pid"]: one for one in self.fleet["workers"]} if self.fleet else {}
         seen = self.snapshot.status["workers"] if self.snapshot else ()
-        here = [one for one in seen if one["host"] == self.host]
-        ours = {one["runner"] for one in here if one["pid"] in fleet}
         found = []
         for one in seen:
-            own = fleet.pop(one["pid"], None) if one["host"] == self.host else None
-            died = own is None and one["runner"] in ours and one["host"] == self.host
+            ours = self.fleet is not None and one["runner"] == self.fleet["runner"]
+            own = fleet.pop(one["pid"], None) if ours else None
+            died = ours and own is None and self._parent_said_last()
             found.append(self._worker(one, own, now) | ({"state": "ended"} if died else {}))
         found += [self._unregistered(one, now) for one in fleet.values()]
         if self.fleet is not None:  # ours first
             found.sort(key=lambda one: (not one["own"], one["host"] or "", one["slot"]))
         return found
+
+    def _parent_said_last(self) -> bool:
+        """The parent has spoken since the database has: whom it does not name is gone, and not new."""
+        assert self.fleet is not None
+        return self.snapshot is None or bool(self.fleet["at"] > self.snapshot.taken_at)
 
     def _worker(self, one: Record, own: Record | None, now: float) -> Record:
         assert self.snapshot is not None

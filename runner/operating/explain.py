@@ -97,8 +97,8 @@ def _ready(facts: Facts) -> tuple[str, str]:
     for judged in (_paused(facts), _unstaffed(facts), _held_up(facts)):
         if judged is not None:
             return judged
-    first = f"; {_tasks(facts.beside)} of the same priority wait with it" if facts.beside else ""
-    return "ready", f"is ready, and an idle worker is about to take it{first}"
+    others = f" or one of {_tasks(facts.beside)} of the same priority" if facts.beside else ""
+    return "ready", f"is ready, and an idle worker is about to take it{others}"
 
 
 def _paused(facts: Facts) -> tuple[str, str] | None:

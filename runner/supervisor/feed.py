@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 from typing import Any
+from uuid import UUID
 
 from ..clock import now
 from .child import Child
@@ -20,7 +21,8 @@ LARGEST = 1 << 19  # bytes; enough for some thousand children
 class Feed:
     """The parent's end, and the console's."""
 
-    def __init__(self) -> None:
+    def __init__(self, runner_id: UUID) -> None:
+        self.runner_id = runner_id
         self._out, self.console_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (self._out, self.console_end):
             end.setblocking(False)
@@ -33,16 +35,17 @@ class Feed:
         if at - self._sent_at < EVERY_SECONDS:
             return
         self._sent_at = at
-        message = json.dumps(told(family, course, at)).encode()
+        message = json.dumps(told(self.runner_id, family, course, at)).encode()
         with contextlib.suppress(OSError):
             self._out.send(message)
 
 
-def told(family: Family, course: Course, at: float) -> dict[str, Any]:
+def told(runner_id: UUID, family: Family, course: Course, at: float) -> dict[str, Any]:
     """The message: times are local ones, of the same clock in parent and console."""
     view = course.view
     return {
         "at": at,
+        "runner": str(runner_id),
         "started_at": view.started_at,
         "stopping": course.reason if course.stop is not None else None,
         "away_since": view.database_away_since,

@@ -141,6 +141,20 @@ def test_while_the_database_is_away_the_parent_is_believed() -> None:
     assert (second["state"], second["task"]) == ("idle", None)
 
 
+def test_a_fleet_is_told_from_the_first_moment() -> None:
+    scene = night_shift()
+    assert scene.fleet is not None
+    assert scene.snapshot is not None
+    scene.fleet |= {"workers": [], "at": scene.snapshot.taken_at - 1}
+    assert scene.running() == 3  # the parent has not yet said whom it has started
+    assert {one["state"] for one in scene.workers(NOW)} == {"running", "idle"}
+    scene.fleet["at"] = NOW
+    assert {one["state"] for one in scene.workers(NOW)} == {"ended"}
+    scene.fleet["runner"] = "r2"  # another fleet of this host
+    assert scene.running() == 0
+    assert {one["state"] for one in scene.workers(NOW)} == {"running", "idle"}
+
+
 def test_room_is_shared() -> None:
     assert share(10, [2, 20, 20]) == [2, 4, 4]
     assert share(0, [1, 1]) == [0, 0]

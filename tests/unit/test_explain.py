@@ -75,7 +75,7 @@ SITUATIONS = [
     (
         replace(READY, beside=3),
         "ready",
-        "is ready, and an idle worker is about to take it; 3 tasks of the same priority wait with it",
+        "is ready, and an idle worker is about to take it or one of 3 tasks of the same priority",
     ),
     (
         replace(READY, pause=Pause("mail", None, None)),
