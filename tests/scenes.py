@@ -5,6 +5,7 @@ from typing import Any
 from runner.console.scene import Scene
 from runner.console.snapshot import Snapshot
 from runner.console.state import State
+from runner.operating.hosts import by_host
 
 NOW = 10_000.0
 CLOCK = 1_790_000_000.0  # 13:33:20 in UTC
@@ -15,9 +16,9 @@ def worker(slot: int, pid: int, state: str = "running", **more: Any) -> dict[str
     """One row of `workers --json`."""
     nothing = dict.fromkeys(("task", "type", "attempt", "run_seconds"))
     facts = {"host": HOST, "runner": "r1", "lease_seconds": 25.0, "rss": 32 << 20}
-    return (
-        nothing | facts | {"done": 0, "failed": 0, "pid": pid, "slot": slot, "state": state} | more
-    )
+    named = {"done": 0, "failed": 0, "pid": pid, "slot": slot, "state": state}
+    made = nothing | facts | named | more
+    return {"silent_seconds": 30.0 - made["lease_seconds"]} | made
 
 
 def kind(name: str, **more: Any) -> dict[str, Any]:
@@ -43,9 +44,8 @@ def status(workers: list[Any], queues: list[Any], types: list[Any], **more: Any)
     rates = {"done_per_second": 112.5, "failed_per_second": 1.25}
     leases = {"leases_active": len(workers), "leases_expired": 0}
     ages = {"oldest_ready_seconds": 74.0}
-    return (
-        sums | rates | leases | ages | {"queues": queues, "types": types, "workers": workers} | more
-    )
+    lists = {"queues": queues, "types": types, "workers": workers, "hosts": by_host(workers)}
+    return sums | rates | leases | ages | lists | more
 
 
 def night_shift(state: State | None = None) -> Scene:
@@ -88,6 +88,24 @@ def night_shift(state: State | None = None) -> Scene:
     for second in range(40):
         done = sum(90 + 7 * (step % 9) for step in range(second))
         scene.meter.add(NOW - 40 + second, {"fleet": (done, second)})
+    return scene
+
+
+def three_hosts(state: State | None = None) -> Scene:
+    """The night shift, another host at work, and one that was cut off: half of its leases are over."""
+    scene = night_shift(state)
+    assert scene.snapshot is not None
+    far = "worker-7f9c4d-x2x5z.eu-west.example.com"
+    workers = [
+        *scene.snapshot.status["workers"],
+        worker(0, 611, host="beta", runner="r2", task=95, type="resize_photo", attempt=1)
+        | {"run_seconds": 0.02, "done": 940, "failed": 2},
+        worker(1, 612, "idle", host="beta", runner="r2", done=933),
+        worker(0, 77, "running", host=far, runner="r3", task=96, type="sync_crm", attempt=1)
+        | {"run_seconds": 41.0, "lease_seconds": 3.0, "silent_seconds": 27.0},
+        worker(1, 78, "expired", host=far, runner="r3", lease_seconds=-1.5),
+    ]
+    scene.snapshot.status.update({"workers": workers, "hosts": by_host(workers)})
     return scene
 
 

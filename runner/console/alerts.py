@@ -64,6 +64,11 @@ def _of_tasks(scene: Scene, now: float) -> Iterator[Alert]:
     if not scene.workers(now):
         waiting = f": {plural(status['ready'], 'task')} waiting" if status["ready"] else ""
         yield Alert(f"no worker is alive{waiting}", BAD if status["ready"] else WARN)
+    for one in scene.hosts():
+        if one["state"] == "lost":
+            since = cells.seconds(one["silent_seconds"])
+            name = cells.text(one["host"])
+            yield Alert(f"a host is lost, its leases not renewed for {since}: {name}", BAD)
     if status["leases_expired"]:
         who = plural(status["leases_expired"], "worker")
         yield Alert(f"the lease of {who} has expired: its process or host is gone", BAD)

@@ -16,6 +16,7 @@ _STATES = {
     "stopping": "yellow",
     "expired": "bold red",
     "ended": "red",
+    "lost": "bold white on red",
 }
 
 
@@ -46,6 +47,10 @@ def _dead_style(record: Record) -> str:
     return "bold red" if record["dead"] else "dim"
 
 
+def _expired_style(record: Record) -> str:
+    return "bold red" if record["expired"] else "dim"
+
+
 def _scheduled_style(record: Record) -> str:
     return "" if record["scheduled"] else "dim"
 
@@ -69,9 +74,22 @@ def standing(record: Record) -> str:
     return "no handler" if record.get("unknown") and "unserved" not in record else ""
 
 
+HOSTS = (
+    Column("HOST", lambda one: cells.text(one["host"]), 0, least=8, most=40),
+    Column("STATE", lambda one: cells.text(one["state"]), 1, style=_state_style),
+    Column("WORKERS", lambda one: cells.count(one["workers"]), 2, right=True),
+    Column("RUN", lambda one: cells.count(one["running"]), 3, right=True),
+    Column("IDLE", lambda one: cells.count(one["idle"]), 6, right=True),
+    Column("EXPIRED", lambda one: cells.count(one["expired"]), 5, right=True, style=_expired_style),
+    Column("SILENT", lambda one: cells.seconds(one["silent_seconds"]), 4, right=True),
+    Column("RSS", lambda one: cells.size(one["rss"]), 9, right=True, style=lambda _: "dim"),
+    Column("DONE", lambda one: cells.count(one["done"]), 7, right=True),
+    Column("FAIL", lambda one: cells.count(one["failed"]), 8, right=True, style=_failed_style),
+)
+
 WORKERS = (
+    Column("HOST", lambda one: cells.text(one["host"]), 2, least=8, most=24),
     Column("SLOT", lambda one: cells.text(one["slot"]), 0, right=True),
-    Column("HOST", lambda one: cells.text(one["host"]), 11, least=8, most=24, quiet=True),
     Column("PID", lambda one: cells.text(one["pid"]), 9, right=True, style=lambda _: "dim"),
     Column("STATE", lambda one: cells.text(one["state"]), 1, style=_state_style),
     Column("TASK", lambda one: cells.text(one["task"]), 4, right=True),

@@ -30,6 +30,7 @@ _KEYS = (
     ("Esc", "choose nothing"),
 )
 _HINTS = {
+    "host": "Enter details",
     "worker": "Enter details  K kill its task",
     "queue": "Enter details  r requeue  d discard  p pause",
     "type": "Enter details  r requeue  d discard  p pause",

@@ -52,6 +52,12 @@ class Scene:
             found.sort(key=lambda one: (not one["own"], one["host"] or "", one["slot"]))
         return found
 
+    def hosts(self) -> Sequence[Record]:
+        """One record a host, where there is more than one: as the database said. Nobody is called lost
+        because we have not asked since."""
+        seen: Sequence[Record] = self.snapshot.status.get("hosts", ()) if self.snapshot else ()
+        return seen if len(seen) > 1 else ()
+
     def _parent_said_last(self) -> bool:
         """The parent has spoken since the database has: whom it does not name is gone, and not new."""
         assert self.fleet is not None
@@ -104,6 +110,7 @@ class Scene:
         rows: list[Row] = []
         shown = self.state.view
         if shown in (1, 2):
+            rows += [Row("host", one["host"], one) for one in self.hosts()]
             rows += [Row("worker", (one["host"], one["pid"]), one) for one in self.workers(now)]
         status = self.snapshot.status if self.snapshot else {}
         if shown == 3:

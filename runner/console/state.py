@@ -17,9 +17,9 @@ _MOVES = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -PAGE, "pagedown": PAG
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Something that can be pointed at: `kind` worker, queue, type or dead; `name` tells it apart."""
+    """Something that can be pointed at; `name` tells it apart."""
 
-    kind: Literal["worker", "queue", "type", "dead"]
+    kind: Literal["host", "worker", "queue", "type", "dead"]
     name: Any
     record: Record
 
@@ -187,7 +187,8 @@ def _details(state: State, row: Row | None, now: float) -> tuple[State, Deed | N
     if task is not None:
         return state, Deed("show", {"id": task})
     lines = [(name.replace("_", " "), value) for name, value in row.record.items()]
-    title = f"{row.kind} {row.record.get('name', row.record.get('slot'))}"
+    named = next(row.record[one] for one in ("name", "slot", "host") if one in row.record)
+    title = f"{row.kind} {named}"
     return replace(state, details={"title": title, "lines": lines}, scroll=0), None
 
 

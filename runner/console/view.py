@@ -79,6 +79,9 @@ def _sections(scene: Scene, width: int, now: float) -> Iterator[Section]:
     rows = scene.rows(now)
     at = at_cursor(scene.state, rows)
     pointed = rows[at] if at is not None else None
+    hosts = [row for row in rows if row.kind == "host"]
+    if hosts:
+        yield _table("hosts", columns.HOSTS, hosts, pointed, width)
     if view in (1, 2):
         workers = [row for row in rows if row.kind == "worker"]
         yield _table("workers", _worker_columns(scene, now), workers, pointed, width)

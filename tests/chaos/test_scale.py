@@ -1,10 +1,13 @@
 """Many hosts on one queue: shares, a host cut off, a rolling deploy, drains, a wrong clock, the cost."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from chaos import hosts
+from chaos.cluster import DATABASE
 from chaos.scale import clocks
 from chaos.scale.__main__ import CUTS, EACH, NAP
 from chaos.scale.cost import cost
@@ -15,6 +18,8 @@ from chaos.scale.sharing import LIMIT, sharing
 from runner.operating.hosts import by_host
 from runner.store import overview
 from tests import servers
+from tests.commands import command, environment
+from tests.terminals import Pty, terminal
 
 reason = hosts.lacking()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(reason is not None, reason=str(reason))]
@@ -68,21 +73,41 @@ def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same() -> 
     assert three.connections <= 3 * (2 + HELPERS)
 
 
+@contextlib.contextmanager
+def watching(place: Ground, columns: int) -> Iterator[Pty]:
+    """`runner status --watch` on a terminal, past the network."""
+    ours = environment(DATABASE_URL=place.made.server.url(DATABASE))
+    typed = command("status", "--watch")
+    with terminal(typed, place.made.directory, ours, columns=columns) as one:
+        yield one
+
+
 def test_a_lost_host_is_shown_until_it_is_swept() -> None:
-    with ground(2, 1, servers.chosen_binaries()) as place:
+    """By what `status` reads, and by the live view on a wide and on a narrow terminal."""
+    with ground(2, 1, servers.chosen_binaries()) as place, contextlib.ExitStack() as stack:
         place.start()
+        views = [stack.enter_context(watching(place, columns)) for columns in (100, 60)]
 
         def states() -> dict[str, str]:
             return {one["host"]: one["state"] for one in by_host(overview.workers(place.conn))}
 
+        for one in views:
+            shown = one.wait_for("2 workers on 2 hosts", "hosts ──", "h0", "h1")
+            assert "lost" not in shown
         assert states() == {"h0": "idle", "h1": "idle"}
-        seen = [states()]
+        seen, told = [states()], set()
         place.runners[1].kill()
 
         def swept() -> bool:
             if (now := states()) != seen[-1]:
                 seen.append(now)
+            told.update(one for one in views if "a host is lost" in one.text())
             return len(seen) > 2
 
         place.until(swept, "a sweep")
         assert seen[1:] == [{"h0": "idle", "h1": "lost"}, {"h0": "idle"}]
+        assert told == set(views)
+        for one in views:
+            one.wait_for("lost", "hosts ──", "h1", gone=True)
+            one.type("q")
+            assert one.end() == 0

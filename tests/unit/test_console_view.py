@@ -13,10 +13,11 @@ from rich.console import Console
 
 from runner.console.picture import svg
 from runner.console.room import divide, share
-from runner.console.state import Deed, Question, State
+from runner.console.state import Circumstances, Deed, Question, State, press
 from runner.console.view import render
+from runner.operating.hosts import by_host
 from tests.data import NAUGHTY
-from tests.scenes import CLOCK, NOW, hostile, night_shift
+from tests.scenes import CLOCK, NOW, hostile, night_shift, three_hosts
 
 FRAMES = Path(__file__).parent.parent / "data" / "console"
 SIZES = ((20, 24), (60, 30), (100, 34), (200, 40))
@@ -53,10 +54,19 @@ def in_terminal(scene, width: int, height: int) -> str:  # type: ignore[no-untyp
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", [1, 2, 3, 4, 5])
 def test_frames(width: int, height: int, view: int) -> None:
-    """To write the files anew: RUNNER_TEST_WRITE=1."""
-    found = drawn(night_shift(State(view=view)), width, height)
+    stands(f"view{view}-{width}", drawn(night_shift(State(view=view)), width, height))
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("view", [1, 2])
+def test_frames_of_several_hosts(width: int, height: int, view: int) -> None:
+    stands(f"hosts{view}-{width}", drawn(three_hosts(State(view=view)), width, height))
+
+
+def stands(name: str, found: str) -> None:
+    """As in its file. To write the files anew: RUNNER_TEST_WRITE=1."""
     text = "\n".join(line.rstrip() for line in found.split("\n")) + "\n"
-    path = FRAMES / f"view{view}-{width}.txt"
+    path = FRAMES / f"{name}.txt"
     if os.environ.get("RUNNER_TEST_WRITE"):
         path.write_text(text, "utf-8")
     assert text == path.read_text("utf-8")
@@ -71,8 +81,9 @@ def test_every_frame_fits(width: int, height: int) -> None:
     states += [State(question=asks), State(help=True), State(details=details, scroll=3)]
     states += [State(paused=True), State(note="n" * 500, note_until=NOW + 1)]
     states += [State(cursor=("worker", ("alpha", 4101))), State(view=4, cursor=("dead", 640))]
-    for state in states:
-        lines = drawn(night_shift(state), width, height).split("\n")
+    states += [State(cursor=("host", "beta"))]
+    for make, state in itertools.product((night_shift, three_hosts), states):
+        lines = drawn(make(state), width, height).split("\n")
         assert len(lines) == height
         assert max(map(cell_len, lines)) <= width
 
@@ -153,6 +164,48 @@ def test_a_fleet_is_told_from_the_first_moment() -> None:
     scene.fleet["runner"] = "r2"  # another fleet of this host
     assert scene.running() == 0
     assert {one["state"] for one in scene.workers(NOW)} == {"running", "idle"}
+
+
+def test_a_lost_host_is_told_until_it_is_swept() -> None:
+    scene = three_hosts()
+    assert scene.snapshot is not None
+    far = scene.hosts()[-1]
+    assert (far["state"], [one["state"] for one in scene.hosts()]) == (
+        "lost",
+        ["running", "running", "lost"],
+    )
+    assert "! a host is lost, its leases not renewed for 27.0s: worker-7f9c4d" in drawn(
+        scene, 100, 40
+    )
+    left = [one for one in scene.snapshot.status["workers"] if one["host"] != far["host"]]
+    scene.snapshot.status.update({"workers": left, "hosts": by_host(left)})
+    assert "lost" not in drawn(scene, 200, 40)
+
+
+def test_no_host_is_lost_because_nobody_answers() -> None:
+    """Leases are counted down while the database is away, and renewals cannot be seen."""
+    scene = three_hosts()
+    scene.trouble = "gone"
+    later = NOW + 100
+    assert [one["state"] for one in scene.hosts()] == ["running", "running", "lost"]
+    shown = render(scene, 100, 40, later, CLOCK).plain
+    assert shown.count("a host is lost") == 1
+
+
+def test_one_host_is_not_grouped() -> None:
+    assert "HOST" not in drawn(night_shift(), 200, 40)
+
+
+def test_everything_about_a_host() -> None:
+    scene = three_hosts()
+    rows = scene.rows(NOW)
+    about = Circumstances(NOW, rows, running=0, stopping=False, owns_fleet=False)
+    state, deed = press(State(cursor=("host", "beta")), "enter", about)
+    assert deed is None
+    assert state.details is not None
+    assert state.details["title"] == "host beta"
+    assert ("workers", 2) in state.details["lines"]
+    assert press(State(cursor=("host", "beta")), "K", about)[0].question is None
 
 
 def test_room_is_shared() -> None:
