@@ -36,7 +36,7 @@ class Round:
 
     def __init__(self, renewals: Iterable[Renewal], usable_seconds: float) -> None:
         self.waiting = {one.worker: one for one in renewals}
-        self.renewed: list[bytes] = []
+        self.renewed: list[Renewal] = []
         self.deadline = 0.0  # of what the last statement renewed
         self._usable_seconds = usable_seconds
         self._left = LOCKED_RETRIES
@@ -58,8 +58,7 @@ class Round:
     def took(self, fresh: Collection[bytes]) -> None:
         """The statement has extended these."""
         for worker in fresh:
-            del self.waiting[worker]
-            self.renewed.append(worker)
+            self.renewed.append(self.waiting.pop(worker))
 
     def lost(self, existing: Collection[bytes]) -> list[bytes]:
         """Who is gone: a row that is only locked is still there, and asked for again."""

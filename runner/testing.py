@@ -179,7 +179,7 @@ class _Rehearsal:
             )
 
     def _claim(self) -> Row | None:
-        renew(self.conn, [Renewal(self.session.worker_id.bytes, 0, 0, 0)])
+        renew(self.conn, [Renewal(self.session.worker_id.bytes)])
         places = Places()
         places.know([kind for kind in list_kinds(self.conn) if self._is_ours(*kind)])
         most = {handler.name: handler.max_attempts for handler in self.tasks}

@@ -136,7 +136,7 @@ class Renewer:
     def renew(
         self, conn: psycopg.Connection[object], asked_at: float, renewals: list[Renewal]
     ) -> None:
-        """Extend the leases asked for; tell which are renewed, which are lost, and what runs."""
+        """Extend the leases asked for; tell which are renewed or lost, and which claims are."""
         faults.point("renew")
         current = Round(renewals, self.config.usable)
         while current.goes_on():
@@ -148,10 +148,8 @@ class Renewer:
             if current.waiting:
                 for worker in current.lost(self.existing(conn, current.waiting)):
                     self.events.send(Kind.LOST, worker=worker)
-        for held in workers.held(conn, [UUID(bytes=one) for one in current.renewed]):
-            self.events.send(
-                Kind.HELD, worker=held.lease_owner.bytes, task=held.task_id, fence=held.fence
-            )
+        for one in workers.taken(conn, [one for one in current.renewed if one.task]):
+            self.events.send(Kind.TAKEN, worker=one.worker, task=one.task, fence=one.fence)
         self.events.send(Kind.ANSWERED, at=asked_at)
 
     @staticmethod

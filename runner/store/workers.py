@@ -1,11 +1,11 @@
-"""Worker and runner rows: registering, renewing, and seeing what they hold."""
+"""Worker and runner rows: registering, renewing, and seeing what they have lost."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import scalar_row
 
 from ..wire import Renewal
 from .bounded import is_pooled
@@ -23,14 +23,6 @@ class Identity(NamedTuple):
     types: list[str]
     queues: list[str] | None
     lease: float  # seconds
-
-
-class Held(NamedTuple):
-    """A running task and who holds it."""
-
-    lease_owner: UUID
-    task_id: int
-    fence: int
 
 
 def register_worker(
@@ -62,7 +54,15 @@ def _ids(conn: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> se
         return set(cursor.execute(query(name), values, prepare=True))
 
 
-def held(conn: psycopg.Connection[Any], workers: Sequence[UUID]) -> list[Held]:
-    """Every running task of these workers."""
-    with conn.cursor(row_factory=class_row(Held)) as cursor:
-        return cursor.execute(query("held"), {"workers": list(workers)}, prepare=True).fetchall()
+def taken(conn: psycopg.Connection[Any], renewals: Sequence[Renewal]) -> list[Renewal]:
+    """Those whose claim is no longer their worker's."""
+    if not renewals:
+        return []
+    values = {
+        "workers": [UUID(bytes=one.worker) for one in renewals],
+        "tasks": [one.task for one in renewals],
+        "fences": [one.fence for one in renewals],
+    }
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        cursor.execute(query("taken"), values, prepare=True)
+        return [renewals[nth - 1] for nth in cursor]

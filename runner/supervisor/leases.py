@@ -31,9 +31,6 @@ class Leases:
         self.course = course
         self.renewals = renewals
         self._also = also  # rows that are renewed beside the workers': a drain's lock
-        self._held: dict[
-            bytes, set[tuple[int, int]]
-        ] = {}  # running rows (task, fence) in the answer that comes in
 
     def next_deadline(self) -> float:
         """The local time at which something here is to be done."""
@@ -99,11 +96,9 @@ class Leases:
                     child.deadlines.append(child.deadline)
                 child.deadline = event.at
                 self.family.tell(child, Order.EXTEND, event.at)
-                self._held[event.worker] = set()
-            case Kind.HELD if event.worker in self._held:
-                self._held[event.worker].add((event.task, event.fence))
+            case Kind.TAKEN if child is not None and _still_runs(child, event):
+                child.taken = True
             case Kind.ANSWERED:
-                self._judge_held(event.at)
                 self.renewals.answered()
                 self.course.view.database_away_since = None
             case Kind.LOST if child is not None:
@@ -118,20 +113,6 @@ class Leases:
                 if settle is not None and event.flag:
                     self.course.settled(settle, Outcome(event.flag))
 
-    def forget_answer(self) -> None:
-        """The renewer has begun anew, with another connection or as another process: of the answer that
-        was under way it has perhaps told who is renewed, and not what they hold."""
-        self._held.clear()
-
-    def _judge_held(self, asked_at: float) -> None:
-        """A task that ran before we asked and is not among the running rows was taken away: cancelled,
-        requeued, or swept elsewhere."""
-        for worker, running in self._held.items():
-            child = self.family.with_identity(worker)
-            if child is not None and _lost_its_task(child, running, asked_at):
-                child.taken = True
-        self._held.clear()
-
 
 def _take_tokens(child: Child) -> list[Token]:
     try:
@@ -140,11 +121,8 @@ def _take_tokens(child: Child) -> list[Token]:
         return []
 
 
-def _lost_its_task(child: Child, running: set[tuple[int, int]], asked_at: float) -> bool:
+def _still_runs(child: Child, event: Event) -> bool:
+    """Whether the claim was taken away, and not ended by itself: ENDING is in the pipe before such an
+    answer."""
     work = child.work
-    return (
-        work is not None
-        and not work.ending
-        and work.started_at < asked_at
-        and (work.task, work.fence) not in running
-    )
+    return work is not None and work.is_of(event) and not work.ending

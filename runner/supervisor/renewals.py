@@ -38,9 +38,7 @@ class Renewals:
     def ask(self, children: Iterable[Child], others: Iterable[bytes], now: float) -> None:
         """Ask for these workers, and for other leased rows, to be renewed."""
         renewals = [
-            Renewal(child.worker, child.done, child.failed, kernel.rss_of(child.pid))
-            for child in children
-            if child.registered and self._may_live(child)
+            _renewal_of(child) for child in children if child.registered and self._may_live(child)
         ]
         renewals += [Renewal(worker) for worker in others]
         self.due_at = now + self.every_seconds
@@ -105,3 +103,9 @@ class Renewals:
         except OSError:  # full: the renewer is not reading, and its silence is watched elsewhere
             return False
         return True
+
+
+def _renewal_of(child: Child) -> Renewal:
+    work = child.work
+    claim = (0, 0) if work is None or work.ending else (work.task, work.fence)
+    return Renewal(child.worker, *claim, child.done, child.failed, kernel.rss_of(child.pid))

@@ -238,10 +238,8 @@ class Supervisor:
     def _greet(self, child: Child, first: bool) -> None:
         if first:
             self.starts.succeeded(child.role.name)
-        if child.role.name == RENEWER:
-            self.leases.forget_answer()
-            if first:
-                self.renewals.start_over()
+        if first and child.role.name == RENEWER:
+            self.renewals.start_over()
 
     def _count(self, child: Child, outcome: Outcome, seconds: float, at: float) -> None:
         self.course.ended(outcome, child.type, seconds, at)

@@ -32,7 +32,7 @@ class Kind(enum.IntEnum):
     PROMOTED = 11  # [count]
     BACKLOG = 12  # runnable tasks that wait [count, at = looked at]
     RENEWED = 13  # [worker, at = the deadline that follows from it]
-    HELD = 14  # one running row of a renewed worker [worker, task, fence, at = asked at]
+    TAKEN = 14  # a renewed worker no longer has this claim [worker, task, fence]
     LOST = 15  # the worker's row is gone [worker]
     SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
     ANSWERED = 17  # the renewer is through with the newest request

@@ -19,9 +19,11 @@ class How(enum.IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Renewal:
-    """One worker in a renewal request, with the counts that its row shows."""
+    """One worker in a renewal request: what it runs, to be looked at, and what its row shows."""
 
     worker: bytes
+    task: int = 0  # 0: nothing, or nothing that it is not just ending itself
+    fence: int = 0
     done: int = 0
     failed: int = 0
     rss: int = 0  # bytes
@@ -58,7 +60,7 @@ class HandBack:
 
 
 _RENEW_HEAD = struct.Struct("<cd")
-_RENEWAL = struct.Struct("<16sqqq")
+_RENEWAL = struct.Struct("<16sqqqqq")
 _SETTLE = struct.Struct("<c16sBqqHH")
 _HAND_BACK = struct.Struct("<c16sqH")
 CAUSE_BYTES = 500
@@ -67,7 +69,7 @@ POST_MORTEM_BYTES = 16_000
 
 def pack_renew(asked_at: float, renewals: list[Renewal]) -> bytes:
     """A request to renew these workers, asked at this local time."""
-    body = [_RENEWAL.pack(r.worker, r.done, r.failed, r.rss) for r in renewals]
+    body = [_RENEWAL.pack(r.worker, r.task, r.fence, r.done, r.failed, r.rss) for r in renewals]
     return _RENEW_HEAD.pack(b"R", asked_at) + b"".join(body)
 
 

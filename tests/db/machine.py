@@ -140,8 +140,10 @@ class Machine(RuleBasedStateMachine):
         found = workers.renew(self.db, [Renewal(worker.bytes) for worker in self.alive])
         assert found == set(self.alive) & set(there)
         assert workers.existing(self.db, self.alive) == found
-        held = {(one.lease_owner, one.task_id) for one in workers.held(self.db, list(found))}
-        assert held == {(t.owner, i) for i, t in self.tasks.items() if t.owner in found}
+        asked = [Renewal(w.bytes, i, t.fence) for w in found for i, t in self.tasks.items()]
+        owners = {i: t.owner and t.owner.bytes for i, t in self.tasks.items()}
+        taken = [one for one in asked if owners[one.task] != one.worker]
+        assert workers.taken(self.db, asked) == taken
 
     @rule(pick=PICK, wanted=st.integers(1, 4), heard=st.booleans())
     def claim(self, pick: int, wanted: int, heard: bool) -> None:

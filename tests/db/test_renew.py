@@ -1,11 +1,13 @@
 """Renewal waits for nobody: not for a locked row, not for what a handler has locked."""
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from runner.store import workers
+from runner.store.claim import Row
 from runner.wire import Renewal
 from tests.db.stage import Claimer, add, announce, one
 from tests.servers import Connection
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.db
 
 
 def renew(conn: psycopg.Connection, *ids: UUID, done: int = 0) -> set[UUID]:
-    return workers.renew(conn, [Renewal(worker.bytes, done, 2, 3) for worker in ids])
+    return workers.renew(
+        conn, [Renewal(worker.bytes, done=done, failed=2, rss=3) for worker in ids]
+    )
 
 
 @pytest.fixture
@@ -74,7 +78,8 @@ def test_what_a_handler_has_locked_does_not_disturb(impatient: Connection, db_ur
         assert renew(db, *(one.worker_id for one in claimers)) == {
             claimer.worker_id for claimer in claimers
         }
-        assert len(workers.held(db, [claimer.worker_id for claimer in claimers])) == len(tasks)
+        asked = [asked_for(*both) for both in zip(claimers, tasks, strict=True)]
+        assert workers.taken(db, asked) == []
 
 
 def test_an_ended_lease_whose_row_is_there_is_renewed(impatient: Connection) -> None:
@@ -93,7 +98,7 @@ def test_lost_is_only_what_is_gone(impatient: Connection) -> None:
 def test_nobody_to_renew(impatient: Connection) -> None:
     assert renew(impatient) == set()
     assert workers.existing(impatient, []) == set()
-    assert workers.held(impatient, []) == []
+    assert workers.taken(impatient, []) == []
 
 
 @pytest.mark.direct
@@ -107,18 +112,28 @@ def test_two_renewers_with_the_same_workers_do_not_deadlock(
     assert renew(impatient, *reversed(ids)) == set(ids)
 
 
-def test_held_names_running_tasks_with_their_fences(impatient: Connection) -> None:
-    add(impatient, count=3)
-    mine, others = Claimer(impatient, "t"), Claimer(impatient, "t")
-    task = mine.take()
-    others.take()
+def asked_for(claimer: Claimer, task: Row | None) -> Renewal:
     assert task is not None
-    (held,) = workers.held(impatient, [mine.worker_id])
-    assert held == (mine.worker_id, task.task_id, task.fence)
+    return Renewal(claimer.worker_id.bytes, task.task_id, task.fence)
+
+
+def test_taken_is_what_is_no_longer_its_workers(impatient: Connection) -> None:
+    add(impatient, count=4)
+    mine, others = Claimer(impatient, "t"), Claimer(impatient, "t")
+    kept, gone, ready = (asked_for(mine, mine.take()) for _ in range(3))
+    other = asked_for(others, others.take())
+    impatient.execute("delete from runner.task where task_id = %s", [gone.task])
+    end = "update runner.task set state = 'ready', lease_owner = null where task_id = %s"
+    impatient.execute(end, [ready.task])
+    older = replace(kept, fence=kept.fence - 1)
+    stolen = replace(kept, worker=other.worker)
+    asked = [kept, gone, other, ready, older, stolen]
+    assert workers.taken(impatient, asked) == [gone, ready, older, stolen]
 
 
 def test_counts_of_any_size(impatient: Connection) -> None:
     worker = announce(impatient)
     most = 2**63 - 1
-    assert workers.renew(impatient, [Renewal(worker.bytes, most, most, most)]) == {worker}
+    asked = Renewal(worker.bytes, done=most, failed=most, rss=most)
+    assert workers.renew(impatient, [asked]) == {worker}
     assert one(impatient, "select done from runner.worker") == most

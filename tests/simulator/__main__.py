@@ -59,7 +59,7 @@ def _guards() -> int:
         missed += not result.broken
         words = result.broken[0][1] if result.broken else "NOT CAUGHT"
         print(f"{guard.name}: {words} (after {result.faults.total()} faults)")
-    print(f"{len(GUARDS)} guards taken out in turn, {len(GUARDS) - missed} of them missed")
+    print(f"{len(GUARDS)} guards taken out in turn, {len(GUARDS) - missed} of them caught")
     return 1 if missed else 0
 
 

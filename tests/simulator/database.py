@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.judge import INTERRUPTED_TOO_OFTEN, Claim, Judge, Verdict
 from runner.observing import Lease
-from runner.wire import Outcome, Token
+from runner.wire import Outcome, Renewal, Token
 
 from .rows import Holding, Registered, Row
 from .world import Violation, World
@@ -88,11 +88,13 @@ class Database:
     def existing(self, workers: Collection[bytes]) -> set[bytes]:
         return {one for one in workers if one in self.workers}
 
-    def held(self, workers: Collection[bytes]) -> list[tuple[bytes, int, int]]:
+    def taken(self, asked: Collection[Renewal]) -> list[Renewal]:
+        rows = ((one, self.tasks.get(one.task)) for one in asked)
         return [
-            (row.owner, row.id, row.fence)
-            for row in self.tasks.values()
-            if row.state == "running" and row.owner in workers and row.owner is not None
+            one
+            for one, row in rows
+            if row is None
+            or (row.owner, row.fence, row.state) != (one.worker, one.fence, "running")
         ]
 
     # -- claims -----------------------------------------------------------------------------------

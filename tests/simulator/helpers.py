@@ -64,9 +64,9 @@ class Renewer(Process):
                 there = yield from self.ask(lambda left=left: self.db.existing(left), bound)
                 for worker in current.lost(there):
                     self.say(Kind.LOST, worker=worker)
-        held = yield from self.ask(lambda: self.db.held(current.renewed), bound)
-        for worker, task, fence in held:
-            self.say(Kind.HELD, worker=worker, task=task, fence=fence)
+        asked = [one for one in current.renewed if one.task]
+        for one in (yield from self.ask(lambda: self.db.taken(asked), bound)):
+            self.say(Kind.TAKEN, worker=one.worker, task=one.task, fence=one.fence)
         self.say(Kind.ANSWERED, at=asked_at)
 
     def hand_back(self, back: HandBack) -> Body:

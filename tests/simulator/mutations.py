@@ -12,7 +12,7 @@ from runner.judge import NOTHING, Claim, Judge, Verdict
 from runner.observing import Observer
 from runner.renewing import Round
 from runner.supervisor import child, leases, renewals
-from runner.wire import How, Kind, Token
+from runner.wire import Event, How, Kind, Token
 
 from .world import Mix
 
@@ -78,9 +78,8 @@ def _all_missing_are_lost(self: Round, existing: Any) -> list[bytes]:
     return gone
 
 
-def _lost_whenever_asked(work_of: Any, running: Any, asked_at: float) -> bool:
-    work = work_of.work
-    return work is not None and not work.ending and (work.task, work.fence) not in running
+def _takes_whatever_runs(child: child.Child, event: Event) -> bool:
+    return child.work is not None and not child.work.ending
 
 
 def _settles_once(self: renewals.Renewals, settle: Any) -> None:
@@ -207,12 +206,8 @@ GUARDS = [
     # What the parent may believe.
     Guard("ENDING precedes", out=_deaf_to(Kind.ENDING)),
     Guard(
-        "only what was started before we asked is lost",
-        out=lambda: patch.object(leases, "_lost_its_task", _lost_whenever_asked),
-    ),
-    Guard(
-        "an answer cut short is forgotten",
-        out=lambda: patch.object(leases.Leases, "forget_answer", lambda self: None),
+        "only the claim that was asked for is taken",
+        out=lambda: patch.object(leases, "_still_runs", _takes_whatever_runs),
     ),
     _broken("death before events"),
     # Who settles what.

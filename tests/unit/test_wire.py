@@ -153,7 +153,7 @@ def test_orders_come_back(
     assert list(unpack_orders(data + half_an_order)) == orders
 
 
-@given(st.floats(allow_nan=False), st.lists(st.builds(Renewal, IDS, INT64, INT64, INT64)))
+@given(st.floats(allow_nan=False), st.lists(st.builds(Renewal, IDS, *5 * [INT64])))
 def test_renewals_come_back(asked_at: float, renewals: list[Renewal]) -> None:
     assert unpack_request(pack_renew(asked_at, renewals)) == (asked_at, renewals)
 

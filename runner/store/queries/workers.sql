@@ -26,10 +26,17 @@ returning w.worker_id;
 -- Which of these workers still have a row: the others have been settled or swept.
 select worker_id from runner.worker where worker_id = any (%(workers)s::uuid[]);
 
--- name: held
--- Every running task of these workers.
-select lease_owner, task_id, fence from runner.task
-where state = 'running' and lease_owner = any (%(workers)s::uuid[]);
+-- name: taken
+-- Which of these claims are no longer their worker's. By the row, one look-up each: the index of what
+-- runs also leads to everything that these workers did while an old snapshot kept the rows.
+select asked.nth
+from unnest(%(workers)s::uuid[], %(tasks)s::bigint[], %(fences)s::bigint[]) with ordinality
+     as asked(worker_id, task_id, fence, nth)
+left join lateral (
+    select t.lease_owner, t.fence, t.state from runner.task t
+    where t.task_id = asked.task_id offset 0  -- a fence for the planner
+) t on true
+where (t.lease_owner, t.fence, t.state) is distinct from (asked.worker_id, asked.fence, 'running');
 
 -- name: register_runner
 -- Announces a parent process.
