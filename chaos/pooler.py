@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before a server, with fewer server connections than clients."""
+"""PgBouncer as the example has it, before a server, with fewer server connections than clients."""
 
 import contextlib
 import re
@@ -16,22 +16,22 @@ import psycopg
 from runner.embedded.account import Account, account_for
 
 PORT = 5432  # in a directory of its own, so that everything is as before a server
-CONFIG = """\
-[databases]
-* = host={target} port={port}
-[pgbouncer]
+EXAMPLE = Path(__file__).parent.parent / "deploy" / "pgbouncer" / "pgbouncer.ini"
+# More lines of the section [pgbouncer], with which the example ends: the last of two counts. A second
+# section of that name would put everything back to its default that it does not say itself.
+OURS = """
 unix_socket_dir = {home}
 listen_addr =
 listen_port = {own_port}
 auth_type = trust
 auth_file = {home}/users
-pool_mode = transaction
 default_pool_size = {size}
 max_client_conn = 200
 logfile = {home}/log
-server_check_delay = 1
-server_login_retry = 1
+admin_users = postgres
 {more}
+[databases]
+* = host={target} port={port}
 """
 
 
@@ -58,6 +58,12 @@ class Pooler:
         through = re.sub(r"port=\d+", f"port={PORT}", through)
         return re.sub(r"&?options=[^&]*", "", through)  # that is what it refuses
 
+    def settings(self) -> dict[str, str]:
+        """What is in force, by name."""
+        admin = urlsplit(self.url())._replace(path="/pgbouncer").geturl()
+        with psycopg.connect(admin, autocommit=True) as conn:
+            return {row[0]: row[1] for row in psycopg.ClientCursor(conn).execute("show config")}
+
     def log(self) -> str:
         return (self.home / "log").read_text(errors="replace")
 
@@ -76,7 +82,8 @@ def pooler(url: str, *, size: int = 3, ignore_options: bool = False) -> Iterator
         more = "ignore_startup_parameters = options" if ignore_options else ""
         port = query.get("port", ["5432"])[0]
         values = {"target": target, "port": port, "home": home, "own_port": PORT, "size": size}
-        for name, text in (("config", CONFIG.format(**values, more=more)), ("users", USERS)):
+        config = EXAMPLE.read_text() + OURS.format(**values, more=more)
+        for name, text in (("config", config), ("users", USERS)):
             (home / name).write_text(text)
             account.own(home / name)
         process = _start(home, account)

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Iterator
+from configparser import ConfigParser
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from chaos.pooler import Pooler, pooler
+from chaos.pooler import EXAMPLE, Pooler, pooler
 from runner.maintaining.listening import Listener
 from runner.store import ending
 from runner.store.bounded import is_pooled
@@ -31,6 +32,17 @@ def setting(conn: psycopg.Connection, name: str) -> str:
     row = conn.execute(f"show {name}").fetchone()
     assert row is not None
     return row[0]
+
+
+def test_it_is_set_as_the_example_is(through: Pooler) -> None:
+    """But for the place it is at, and for its size."""
+    example = ConfigParser()
+    example.read_string(EXAMPLE.read_text())
+    found = through.settings()
+    differing = {k for k, v in example["pgbouncer"].items() if found[k] != v}
+    sizes = {"default_pool_size", "max_client_conn"}
+    assert differing == sizes | {"listen_addr", "listen_port", "auth_type", "auth_file"}
+    assert found["pool_mode"] == "transaction"
 
 
 def test_it_is_found_out(through: Pooler, db_url: str) -> None:
