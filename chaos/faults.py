@@ -19,7 +19,6 @@ from chaos.proxy import COMMIT_TAG, CutOnce, let_pass
 from chaos.stage import LEASE_SECONDS, Missed, Session, Stage
 
 Course = Iterator[float]  # seconds until it goes on
-STORM_SECONDS = 0.05  # between two sessions that are terminated: 20 a second
 RESTART_SECONDS = 0.2
 
 

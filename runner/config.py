@@ -59,7 +59,6 @@ class FleetConfig:
     boot_timeout_seconds: float = 60.0
     keep_receipts_seconds: float = 90 * 86400.0  # infinite: forever
     connection_seconds: float = 1800.0  # how old a connection of a worker or the renewer may get
-    preload: bool = False
     metrics: tuple[str, int] | None = None  # host and port to serve them on
     metrics_file: str | None = None
     log_format: str = "text"

@@ -29,6 +29,7 @@ from .store.connect import ask, password
 from .supervisor.course import Report
 from .supervisor.feed import Feed
 from .supervisor.goals import Goal, RunForever
+from .supervisor.means import Means
 from .supervisor.renewals import Renewals
 from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
@@ -76,20 +77,7 @@ def compose(
             f"open files are limited to {limit}: too few for a fleet", hint=_more_files(config)
         )
     plan = Plan(config, runner_id, bounds, types or TypeNames(), terminal)
-    supervisor = Supervisor(
-        config,
-        plan.roles(),
-        goal,
-        plan.renewals,
-        plan.tallies,
-        plan.events,
-        plan.log[1],
-        groups=plan.sets,
-        leased=leased,
-        permits=plan.permits,
-        on_terminal=_has_terminal(),
-        feed=plan.feed,
-    )
+    supervisor = Supervisor(config, plan.roles(), goal, plan.means(leased))
     if workers < config.procs:
         text = f"open files are limited to {limit}: room for {workers} of {config.procs} workers"
         supervisor.log.warning("no_room", f"{text}; {_more_files(config)}")
@@ -129,6 +117,20 @@ class Plan:
         self.listening = _listen(config.metrics) if config.metrics else None
         most = config.drain.max_tasks if config.drain is not None else None
         self.permits = Permits(most, 2 * config.procs) if most is not None else None
+
+    def means(self, leased: Sequence[bytes]) -> Means:
+        """What the parent works with; `leased`: further rows to renew."""
+        return Means(
+            self.events,
+            self.log[1],
+            self.renewals,
+            self.tallies,
+            self.sets,
+            leased,
+            self.permits,
+            self.feed,
+            on_terminal=_has_terminal(),
+        )
 
     def roles(self) -> list[Role]:
         """Everybody that there is to be, in the order in which they start."""

@@ -24,7 +24,6 @@ class Lifeline:
         self._lock = threading.Lock()
         self._lease = OwnLease(usable_seconds)
         self.stopping = False
-        self.look_wanted = False
         self.nudge, self._nudge_write = os.pipe()  # readable when an order came
         os.set_blocking(self.nudge, False)
         os.set_blocking(self._nudge_write, False)
@@ -91,8 +90,6 @@ class Lifeline:
                 return  # nobody who idles need wake for it
         elif order is Order.STOP:
             self.stopping = True
-        elif order is Order.LOOK:
-            self.look_wanted = True
         try:
             os.write(self._nudge_write, b".")
         except BlockingIOError:

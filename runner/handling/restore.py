@@ -40,7 +40,6 @@ class ProcessState:
         self._recursion = sys.getrecursionlimit()
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._children = kernel.children_of(os.getpid())
-        self._restored_at = time.monotonic()
         self._count = 0
 
     def restore(self, began: float = 0.0) -> int:

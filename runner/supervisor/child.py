@@ -118,11 +118,7 @@ class Child:
         self.heard_at = now
         match event.kind:
             case Kind.STARTED:
-                limit_at = event.at or None
-                self.work = Work(event.task, event.fence, now, limit_at)
-                self.type = event.count
-                self.idle = self.taken = False
-                self.term_for = None  # it was meant for the task before
+                self._begin(event, now)
             case Kind.ENDING if self.work and self.work.is_of(event):
                 self.work.ending = True
             case Kind.FINISHED if self.work and self.work.is_of(event):
@@ -145,23 +141,38 @@ class Child:
                 self.idle_look = event.at if event.flag else self.idle_look
             case Kind.HELLO:
                 self.hello_at = self.hello_at or now
-                if self.worker != NO_ID:
-                    self.former.append(self.worker)
-                self.worker = event.worker
-                self.registered = False
-                self.deadline = None
-                self.deadlines.clear()
-                if self.work is not None:
-                    self.work.ending = True  # its handler is over; its row is settled soon
+                self._take_identity(event.worker)
             case Kind.REGISTERED:
-                self.registered = True
-                self.former.clear()
-                self.done_tasks.clear()  # deleted when the former identity was settled
-                self.work = None
+                self._register()
             case Kind.WORN:
                 self.worn, self.spent, self.rss = True, bool(event.flag), event.count
             case Kind.REFUSED:
                 self.refused = event.flag
+
+    def _begin(self, started: Event, now: float) -> None:
+        self.work = Work(started.task, started.fence, now, started.at or None)
+        self.type = started.count
+        self.idle = self.taken = False
+        self.term_for = None  # it was meant for the task before
+
+    def _take_identity(self, worker: bytes) -> None:
+        """The id under which it will register: its first, or the next one after its connection broke."""
+        if self.worker != NO_ID:
+            self.former.append(self.worker)
+        self.worker = worker
+        self.registered = False
+        self.deadline = None
+        self.deadlines.clear()
+        if self.work is not None:
+            self.work.ending = True  # its handler is over; its row is settled soon
+
+    def _register(self) -> None:
+        """Its row is written. Before that it settled its former identities itself, and with them what
+        it was through with and what it had begun."""
+        self.registered = True
+        self.former.clear()
+        self.done_tasks.clear()
+        self.work = None
 
     def stack_due_at(self, doom: Doom) -> float:
         """When to ask where its handler stands: before a kill, once an attempt."""

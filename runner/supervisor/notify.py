@@ -18,7 +18,7 @@ class Notify:
         self._address = _address(environment.pop("NOTIFY_SOCKET", ""))
         self._every_seconds = _watchdog_seconds(environment)
         self._socket: socket.socket | None = None
-        self._fed_at = float("-inf")
+        self._told_alive_at = float("-inf")
         self._told: set[str] = set()
 
     def open(self) -> None:
@@ -38,10 +38,10 @@ class Notify:
             self._told.add("READY")
             self._send(f"READY=1\nSTATUS={text}")
 
-    def feed(self, now: float) -> None:
+    def alive(self, now: float) -> None:
         """We are alive; twice as often as it is asked for."""
-        if self._every_seconds is not None and now - self._fed_at >= self._every_seconds:
-            self._fed_at = now
+        if self._every_seconds is not None and now - self._told_alive_at >= self._every_seconds:
+            self._told_alive_at = now
             self._send("WATCHDOG=1")
 
     def stopping(self, text: str) -> None:

@@ -1,22 +1,15 @@
 """What the supervisor needs to know of a kind of child; the children themselves live in `roles`."""
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..config import SILENT_SECONDS
 from ..seat import Ends, Seat
-
-
-class Restart(enum.Enum):
-    """What follows the end of a child."""
-
-    ALWAYS = "always"  # a part of the fleet: replaced until the fleet stops
-    NEVER = "never"
 
 
 @dataclass(frozen=True)
 class Role:
-    """A kind of child: its main function, how many, and when it stops.
+    """A kind of child: its main function, how many, and when it stops. One that ends is replaced.
 
     `main(seat, ends)` runs in the child and returns its exit code. `stop_order`: smaller stops first.
     `needs`: the role that must have said HELLO before one of these is started. `holds_leases`: it is a
@@ -34,6 +27,5 @@ class Role:
     captures: bool = False
     own_session: bool = True
     dies_with_parent: bool = False
-    restart: Restart = Restart.ALWAYS
-    silent_seconds: float = 30.0
+    silent_seconds: float = SILENT_SECONDS
     extra: Callable[[int], dict[str, int]] = lambda slot: {}

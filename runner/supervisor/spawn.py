@@ -19,15 +19,8 @@ from .role import Role
 
 def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     """Fork one child; OSError when the system has no room for it."""
-    pipes = _pipes(2 + role.captures + role.holds_leases)
-    (control_r, control_w), (life_r, life_w) = pipes[:2]
-    output_r, output_w = pipes[2] if role.captures else (-1, -1)
-    tokens_r, tokens_w = pipes[-1] if role.holds_leases else (-1, -1)
-    extra = role.extra(seat.slot)
-    stack = _new_stack(pipes) if role.holds_leases else -1
-    if role.holds_leases:
-        extra = extra | {"tokens": tokens_r, "tokens_back": tokens_w, "stack": stack}
-    ends = Ends(events, control_r, life_r, log, extra)
+    pipes = _Pipes(role)
+    ends = Ends(events, pipes.control[0], pipes.life[0], log, pipes.extra(role, seat))
     sys.stdout.flush()
     sys.stderr.flush()
     # Signals wait until the child has its own handlers: one that arrived in between would run the
@@ -36,48 +29,64 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     try:
         pid = os.fork()
     except OSError:
-        _close(pipes)
-        if stack >= 0:
-            os.close(stack)
+        pipes.close()
         raise
     else:
         if pid == 0:
-            _be_child(role, seat, ends, output_w)
+            _be_child(role, seat, ends, pipes.output[1])
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, every)
-    for fd in (control_r, life_r, output_w, tokens_w):
-        if fd >= 0:
-            os.close(fd)
-    for fd in (control_w, output_r, tokens_r):
-        if fd >= 0:
-            os.set_blocking(fd, False)
     at = now()
-    ends_kept = (control_w, life_w, output_r, tokens_r, stack)
-    return Child(role, seat.slot, seat.incarnation, pid, at, at, *ends_kept, spare=seat.spare)
+    kept = pipes.keep_parents_ends()
+    return Child(role, seat.slot, seat.incarnation, pid, at, at, *kept, spare=seat.spare)
 
 
-def _pipes(count: int) -> list[tuple[int, int]]:
-    made: list[tuple[int, int]] = []
-    try:
-        for _ in range(count):
-            made.append(os.pipe())
-    except OSError:
-        _close(made)  # else each try would leave fewer for the next
-        raise
-    return made
+class _Pipes:
+    """What ties one child to its parent; -1 for what its role does not have."""
 
+    def __init__(self, role: Role) -> None:
+        self.output = self.tokens = (-1, -1)
+        self.stack = -1
+        self._opened: list[int] = []
+        try:
+            self.control, self.life = self._pipe(), self._pipe()
+            if role.captures:
+                self.output = self._pipe()
+            if role.holds_leases:
+                self.tokens = self._pipe()
+                self.stack = memfile.new_file()
+                self._opened.append(self.stack)
+        except OSError:
+            self.close()  # else each try would leave fewer for the next
+            raise
 
-def _new_stack(pipes: list[tuple[int, int]]) -> int:
-    try:
-        return memfile.new_file()
-    except OSError:
-        _close(pipes)
-        raise
+    def _pipe(self) -> tuple[int, int]:
+        pipe = os.pipe()
+        self._opened += pipe
+        return pipe
 
+    def extra(self, role: Role, seat: Seat) -> dict[str, int]:
+        """What the child takes along beside its four ends, by name."""
+        extra = role.extra(seat.slot)
+        if role.holds_leases:
+            tokens, back = self.tokens
+            extra = extra | {"tokens": tokens, "tokens_back": back, "stack": self.stack}
+        return extra
 
-def _close(pipes: list[tuple[int, int]]) -> None:
-    for pipe in pipes:
-        for fd in pipe:
+    def keep_parents_ends(self) -> tuple[int, int, int, int, int]:
+        """Close the child's ends; the parent's are control, life, output, tokens and stack."""
+        for fd in (self.control[0], self.life[0], self.output[1], self.tokens[1]):
+            if fd >= 0:
+                os.close(fd)
+        kept = (self.control[1], self.life[1], self.output[0], self.tokens[0], self.stack)
+        for fd in (self.control[1], self.output[0], self.tokens[0]):
+            if fd >= 0:
+                os.set_blocking(fd, False)
+        return kept
+
+    def close(self) -> None:
+        """There will be no child."""
+        for fd in self._opened:
             os.close(fd)
 
 
@@ -85,23 +94,7 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
     """Everything from here on is the child; it never returns into the parent's code."""
     code = 70
     try:
-        _reset_signals()
-        if role.own_session:
-            os.setsid()
-        kernel.close_all_but({*ends.all(), output} - {-1})
-        room.leave_room()
-        if output >= 0:
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.close(output)
-        forget_streams()
-        if role.own_session:
-            _no_stdin()
-        if role.dies_with_parent:
-            _die_with_parent(ends)
-        titles.entitle(role.name, seat.slot if role.holds_leases else None)
-        random.seed()  # every fork inherits the parent's state
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        _leave_parent(role, seat, ends, output)
         code = role.main(seat, ends)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 70
@@ -118,6 +111,27 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
                 stream.flush()
         # Not sys.exit: the parent's atexit handlers and buffers are not the child's to run.
         os._exit(code & 0xFF)
+
+
+def _leave_parent(role: Role, seat: Seat, ends: Ends, output: int) -> None:
+    """Give up what was the parent's, signals last: until then none may arrive."""
+    _reset_signals()
+    if role.own_session:
+        os.setsid()  # and so a group of its own, which can be killed whole
+    kernel.close_all_but({*ends.all(), output} - {-1})
+    room.leave_room()
+    if output >= 0:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+    forget_streams()
+    if role.own_session:
+        _no_stdin()
+    if role.dies_with_parent:
+        _die_with_parent(ends)
+    titles.entitle(role.name, seat.slot if role.holds_leases else None)
+    random.seed()  # every fork inherits the parent's state
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _reset_signals() -> None:

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 from ..clock import now
 from ..config import FleetConfig
-from ..permits import Permits
 from ..wire import Order
 from .course import Course
 from .family import Family
 from .goals import Goal
-from .renewals import Renewals
-from .role import Restart, Role
+from .means import Means
+from .role import Role
 from .starts import Starts
 from .succession import Succession
 
@@ -26,22 +25,20 @@ class Staff:
         config: FleetConfig,
         roles: Sequence[Role],
         goal: Goal,
+        means: Means,
         family: Family,
         course: Course,
-        renewals: Renewals,
         starts: Starts,
-        groups: Sequence[tuple[str, ...] | None],
-        permits: Permits | None,
     ) -> None:
         self.config = config
         self.roles = roles
         self.goal = goal
         self.family = family
         self.course = course
-        self.renewals = renewals
+        self.renewals = means.renewals
         self.starts = starts
-        self.groups = groups  # the sets of queues that idle workers are counted by
-        self.permits = permits
+        self.sets = means.sets
+        self.permits = means.permits
         self.log = family.log
         self._no_room_told = ""
         self._idle_told: dict[tuple[int, int], int] = {}
@@ -55,8 +52,7 @@ class Staff:
     def fill(self) -> None:
         """Start who is missing."""
         for role in self.roles:
-            if role.restart is Restart.ALWAYS:
-                self._fill(role)
+            self._fill(role)
 
     def _fill(self, role: Role) -> None:
         count = role.count
@@ -118,9 +114,9 @@ class Staff:
         maintainer = self.family.only(MAINTAINER)
         if maintainer is None:
             return
-        counts = dict.fromkeys(range(len(self.groups)), 0)
+        counts = dict.fromkeys(range(len(self.sets)), 0)
         for child in self.family.workers():
-            counts[self.groups.index(self.config.queues_of_slot(child.slot))] += child.idle
+            counts[self.sets.index(self.config.queues_of_slot(child.slot))] += child.idle
         for group, count in counts.items():
             key = (maintainer.incarnation, group)
             if self._idle_told.get(key) != count:

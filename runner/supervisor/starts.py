@@ -12,14 +12,12 @@ class Starts:
     """Counts starts that failed before HELLO; deaths after it are replaced at once."""
 
     in_a_row: int = 0
-    anyone_ready: bool = False
     _not_before: dict[str, float] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
 
     def succeeded(self, role: str) -> None:
         """A child of this role said HELLO."""
         self.in_a_row = 0
-        self.anyone_ready = True
         self._failures.pop(role, None)
         self._not_before.pop(role, None)
 

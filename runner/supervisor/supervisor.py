@@ -4,7 +4,6 @@ It holds no database connection, no thread and no terminal, so that nothing but 
 from renewing leases and killing whoever lost theirs.
 """
 
-import os
 import selectors
 import signal
 from collections.abc import Sequence
@@ -12,76 +11,51 @@ from collections.abc import Sequence
 from .. import kernel
 from ..clock import now
 from ..config import FleetConfig
-from ..permits import Permits
-from ..wire import Event, EventReader, Kind, Order, Outcome
+from ..wire import Event, Kind, Outcome
 from .child import Child
 from .course import Course, Report
 from .deaths import Deaths
 from .family import Family
-from .feed import Feed
 from .goals import Goal
+from .inbox import Inbox
 from .leases import RENEWER, Leases
+from .means import Means
 from .notify import Notify
-from .renewals import Renewals
 from .role import Role
 from .signals import Traps
-from .spawn import set_pipe_size
 from .staff import Staff
 from .starts import Starts
+from .stopping import Stopping
 from .suspension import Suspension
-from .tallies import Tallies
 
-EVENTS_AT_ONCE = 1 << 18  # bytes
-BURST = 2  # events in one read that make the loop pause, so that the next read brings many
-PAUSE_SECONDS = 0.0005  # for each of them …
-LONGEST_PAUSE_SECONDS = 0.004  # … up to this: being woken costs more than an event
-TURN_SECONDS = 0.01
-COMING_AND_GOING = frozenset(
-    (Kind.CLAIMED, Kind.STARTED, Kind.PROGRESS, Kind.ENDING, Kind.DONE, Kind.CLEARED, Kind.FINISHED)
-)
-ASK_SECONDS = 0.5  # between two requests to look, where the answer was no full look
+TURN_SECONDS = 0.01  # between two looks at everybody while nothing but tasks comes and goes
 
 
 class Supervisor:
     """Runs children in roles until the goal is reached or a signal stops it."""
 
     def __init__(
-        self,
-        config: FleetConfig,
-        roles: Sequence[Role],
-        goal: Goal,
-        renewals: Renewals,
-        tallies: Tallies,
-        events: tuple[int, int],
-        log_fd: int,
-        *,
-        groups: Sequence[tuple[str, ...] | None] = (None,),
-        leased: Sequence[bytes] = (),
-        permits: Permits | None = None,
-        on_terminal: bool = False,
-        feed: Feed | None = None,
+        self, config: FleetConfig, roles: Sequence[Role], goal: Goal, means: Means
     ) -> None:
         kernel.become_subreaper()
         self.config = config
-        self.goal = goal
-        self.on_terminal = on_terminal
-        self.renewals = renewals
-        self.events, events_write = events
-        self.starts = Starts()
-        self.course = Course(tallies)
-        self.family = family = Family(events_write, log_fd)
-        self.leases = Leases(config, family, self.course, renewals, leased)
-        self.deaths = Deaths(family, self.course, renewals, self.starts)
-        self.staff = Staff(
-            config, roles, goal, family, self.course, renewals, self.starts, groups, permits
-        )
+        self.on_terminal = means.on_terminal
+        self.feed = means.feed
+        self.renewals = renewals = means.renewals
+        events, events_write = means.events
+        self.starts = starts = Starts()
+        self.course = course = Course(means.tallies)
+        self.family = family = Family(events_write, means.log_fd)
         self.log = family.log
-        self.suspension = Suspension(family)
+        self.inbox = Inbox(events, family.log)
         self.notify = Notify()
-        self._feed = feed
-        self._reader = EventReader()
-        self._strays_told = 0
-        self._busy = False  # tasks have come or gone since everybody was looked at
+        self.leases = Leases(config, family, course, renewals, means.leased)
+        self.deaths = Deaths(family, course, renewals, starts)
+        self.staff = Staff(config, roles, goal, means, family, course, starts)
+        self.stopping = Stopping(
+            config, goal, family, course, self.notify, on_terminal=means.on_terminal
+        )
+        self.suspension = Suspension(family)
         self._turned_at = 0.0
 
     # -- the story --------------------------------------------------------------------------------
@@ -104,7 +78,7 @@ class Supervisor:
     def turn(self) -> None:
         """Look at everybody."""
         self.leases.renew()
-        self.notify.feed(now())
+        self.notify.alive(now())
         self.leases.kill_overdue()
         self.leases.hand_back()
         self.tell_counts()
@@ -117,9 +91,8 @@ class Supervisor:
         self.traps = Traps()
         self.notify.open()
         self.family.selector.register(self.traps.fd, selectors.EVENT_READ)
-        self.family.selector.register(self.events, selectors.EVENT_READ)
-        os.set_blocking(self.events, False)
-        set_pipe_size(self.events, 1 << 20)
+        self.inbox.open()
+        self.family.selector.register(self.inbox.fd, selectors.EVENT_READ)
 
     def close(self) -> None:
         """Leave nobody behind, whatever ended the loop."""
@@ -139,15 +112,15 @@ class Supervisor:
         """Whether to look at everybody now: at once after anything but the tasks' own coming and
         going, which may be thousands a second, and after a moment of those."""
         at = now()
-        if self._busy and at - self._turned_at < TURN_SECONDS:
+        if self.inbox.busy and at - self._turned_at < TURN_SECONDS:
             return False
-        self._busy, self._turned_at = False, at
+        self.inbox.busy, self._turned_at = False, at
         return True
 
     def wait(self) -> None:
         """Sleep until something can be read, or the next deadline."""
         at = now()
-        if self._busy:
+        if self.inbox.busy:
             until = self._turned_at + TURN_SECONDS
         else:
             until = min(at + 1.0, self.leases.next_deadline(), self.staff.next_start_at())
@@ -163,47 +136,14 @@ class Supervisor:
             if hung_up and not self.on_terminal:
                 self.staff.succession.reload()
             elif hung_up or number in (signal.SIGTERM, signal.SIGINT):
-                self._stop_by(number)
+                self.stopping.by_signal(number)
             elif number == signal.SIGTSTP:
                 self.suspension.ask()
 
-    def _stop_by(self, number: signal.Signals) -> None:
-        cut_short = 128 + number if self.config.drain is not None else 0
-        if self.course.end(number.name, cut_short):
-            self._tell_stop()
-        elif self.course.force(128 + number):
-            self.log.info("forced", "stopping at once")
-
-    def _tell_stop(self) -> None:
-        busy = sum(child.work is not None for child in self.family.workers())
-        text = f"stopping ({self.course.reason})"
-        self.notify.stopping(text)
-        if busy:
-            who = "1 task has" if busy == 1 else f"{busy} tasks have"
-            text += f": {who} up to {self.config.grace_seconds:g} s"
-        self.log.info("stopping", text + (", again to force" if self.on_terminal else ""))
-
     def read_events(self) -> None:
-        """Take in what children said, in bulk."""
-        self._busy = False
-        seen = 0
-        full = True
-        while full:
-            try:
-                data = os.read(self.events, EVENTS_AT_ONCE)
-            except BlockingIOError:
-                break
-            full = len(data) == EVENTS_AT_ONCE
-            at = now()
-            for event in self._reader.feed(data):
-                seen += 1
-                self._busy = self._busy or event.kind in COMING_AND_GOING
-                self.hear(event, at)
-        if self._reader.strays > self._strays_told:
-            self._strays_told = self._reader.strays
-            self.log.warning("stray", "bad bytes on the event pipe were skipped")
-        if self._busy and seen > BURST:
-            signal.sigtimedwait([], min(seen * PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+        """Take in what children said."""
+        for event, at in self.inbox.read():
+            self.hear(event, at)
 
     def hear(self, event: Event, at: float) -> None:
         """Take in one event, read at this time. The most frequent kinds come first."""
@@ -258,7 +198,7 @@ class Supervisor:
 
     def manage_children(self) -> None:
         """Start who is missing; at a stop, end them in order."""
-        self._look()
+        self._refresh_view()
         if self.course.stop is not None:
             self.staff.end_in_order()
             return
@@ -268,35 +208,17 @@ class Supervisor:
         self.staff.grant_permits()
 
     def look_at_goal(self) -> None:
-        """Begin the stop when the goal is reached; until then have idle workers look again."""
-        if self.course.stop is not None:
-            return
-        self._look()
-        reason = self.goal.reason_to_end(self.course.view)
-        if reason == "database":
-            self.log.error("fatal", "the database has been away for too long")
-        if reason is not None and self.course.end(reason, 69 if reason == "database" else 0):
-            self._tell_stop()
-        elif self.config.drain is not None:
-            self._have_idle_look()
-
-    def _have_idle_look(self) -> None:
-        at, changed_at = now(), self.course.view.changed_at
-        for child in self.course.view.workers:
-            if not child.idle or child.idle_look > changed_at:
-                continue
-            # Asked since the last change, it will answer; if it did not, it is asked again.
-            if child.asked_to_look_at <= changed_at or at - child.asked_to_look_at > ASK_SECONDS:
-                child.asked_to_look_at = at
-                self.family.tell(child, Order.LOOK)
+        """Stop when there is nothing more to run for."""
+        self._refresh_view()
+        self.stopping.by_goal()
 
     def tell_console(self) -> None:
         """Figures for the live view; and no more waiting for one that does not answer."""
-        if self._feed is not None:
-            self._feed.send(self.family, self.course)
-        self.suspension.look()
+        if self.feed is not None:
+            self.feed.send(self.family, self.course)
+        self.suspension.stop_if_due()
 
-    def _look(self) -> None:
+    def _refresh_view(self) -> None:
         view = self.course.view
         view.workers = [child for child in self.family.workers() if not child.stopping]
         view.now = now()

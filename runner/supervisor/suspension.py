@@ -35,7 +35,7 @@ class Suspension:
         if self.due_at != float("inf"):
             self.stop()
 
-    def look(self) -> None:
+    def stop_if_due(self) -> None:
         """Stop when the console has been waited for long enough."""
         if now() >= self.due_at:
             self.stop()

@@ -11,9 +11,10 @@ from unittest.mock import patch
 from runner.backoff import Backoff
 from runner.config import FleetConfig
 from runner.judge import Judge
-from runner.supervisor import course, deaths, family, leases, renewals, staff, supervisor
+from runner.supervisor import course, deaths, family, leases, renewals, staff, stopping, supervisor
 from runner.supervisor.child import Child, Why
 from runner.supervisor.goals import RunForever
+from runner.supervisor.means import Means
 from runner.supervisor.reaper import Death
 from runner.supervisor.role import Role
 from runner.supervisor.tallies import Tallies
@@ -91,7 +92,8 @@ def virtual_now() -> float:
 def played() -> Iterator[None]:
     """The parent's modules with the kernel, the clock and the fork played."""
     targets: list[tuple[Any, str, Any]] = [
-        (module, "now", virtual_now) for module in (course, deaths, leases, staff, supervisor)
+        (module, "now", virtual_now)
+        for module in (course, deaths, leases, staff, stopping, supervisor)
     ]
     targets += [(module, "kernel", KERNEL) for module in (deaths, renewals, supervisor)]
     targets += [(deaths, "cgroup", KERNEL)]
@@ -204,7 +206,8 @@ class Fleet:
         asks.renewer_end.setblocking(False)
         goal = RunForever(self.config.procs)
         self.tallies = Tallies()
-        self.supervisor = Parent(self.config, roles, goal, asks, self.tallies, (-1, -1), -1)
+        means = Means((-1, -1), -1, asks, self.tallies)
+        self.supervisor = Parent(self.config, roles, goal, means)
         self.supervisor.fleet = self
         self.wake(self.world.time)
 
@@ -255,7 +258,7 @@ class Fleet:
         """TERM to the parent; a new one follows when it is through."""
         if self.alive and self.supervisor.course.stop is None:
             KERNEL.fleet = self
-            self.supervisor._stop_by(signal.SIGTERM)
+            self.supervisor.stopping.by_signal(signal.SIGTERM)
             self.wake(self.world.time)
 
     # -- what it hears ----------------------------------------------------------------------------
