@@ -37,7 +37,7 @@ bootstrap:
 """
 FETCH = """import sys, urllib.request
 body = [one.encode() for one in sys.argv[2:]]
-print(urllib.request.urlopen(sys.argv[1], *body, timeout=2).read().decode())"""
+print(urllib.request.urlopen(sys.argv[1], *body, timeout=60 if body else 2).read().decode())"""
 NAMES = "select application_name from pg_stat_replication where state = 'streaming'"
 STREAMING = """select count(*) from pg_stat_replication
                where state = 'streaming' and application_name ~ '^db'"""
@@ -127,10 +127,8 @@ class Node:
 
     def start_etcd(self, peers: Mapping[str, str]) -> None:
         """A member of the store that knows who leads."""
-        here, cluster = (
-            self.host.address,
-            ",".join(f"{name}=http://{address}:2380" for name, address in peers.items()),
-        )
+        here = self.host.address
+        cluster = ",".join(f"{name}=http://{address}:2380" for name, address in peers.items())
         client = f"http://{here}:2379"
         peer = f"http://{here}:2380"
         self.etcd = self._start(
@@ -182,6 +180,12 @@ class Node:
         if self.patroni is not None:
             self.patroni.kill()
             self.patroni.wait()
+
+    def switch_over(self) -> None:
+        """Its Patroni hands the lead to another, and says when that is done."""
+        said = self.fetch("/switchover", json.dumps({"leader": self.name}))
+        if not said.startswith("Successfully switched over"):
+            raise RuntimeError(f"no switchover: {said or self.last_words()}")
 
     def end(self) -> None:
         """Everything of it."""

@@ -2,8 +2,9 @@
 
 The fleet and the feeder are on a host of their own, and reach the primary through HAProxy there or by a
 URL with all three names. Struck are its PostgreSQL, its Patroni (which comes back once another leads),
-and its network. With synchronous replication nothing acknowledged may be lost. With asynchronous
-replication what had not been streamed is gone, in one piece for each failover; what is left agrees.
+and its network; a switchover is no strike, but asked for. With synchronous replication nothing
+acknowledged may be lost. With asynchronous replication what had not been streamed is gone, in one piece
+for each failover; what is left agrees.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from runner.store import schema
 
 DATABASE = "replicated"
 STRIKES = ("postgres", "patroni", "network")
+KINDS = (*STRIKES, "switchover")
 FRONTS = ("haproxy", "urls")
 OPTIONS = (
     *("--procs", "4", "--lease", "5s", "--renew", "800ms", "--grace", "5s"),
@@ -149,6 +151,8 @@ class Replicated:
             old.kill_postgres()
         elif strike == "patroni":
             old.kill_patroni()
+        elif strike == "switchover":
+            old.switch_over()
         else:
             old.host.cut()
 
@@ -244,7 +248,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/hosts patroni", description=__doc__)
     add = parser.add_argument
     add("--times", type=int, default=5, help="rounds of each kind (default: 5)")
-    add("--strikes", nargs="+", choices=STRIKES, default=STRIKES)
+    add("--strikes", nargs="+", choices=KINDS, default=STRIKES)
     add("--front", choices=FRONTS, default="haproxy")
     add("--modes", nargs="+", choices=("sync", "async"), default=("sync", "async"))
     options = parser.parse_args()

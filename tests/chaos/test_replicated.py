@@ -1,8 +1,9 @@
-"""Three Patroni nodes; the primary's PostgreSQL, its Patroni, and its network are struck under load."""
+"""Three Patroni nodes; the primary's PostgreSQL, its Patroni, and its network are struck under load,
+and a switchover is asked for."""
 
 import pytest
 
-from chaos.replicated import STRIKES, failovers, lacking
+from chaos.replicated import KINDS, STRIKES, failovers, lacking
 
 pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(900)]
 behind_haproxy = pytest.mark.skipif(lacking("haproxy") is not None, reason=str(lacking("haproxy")))
@@ -11,7 +12,7 @@ by_names = pytest.mark.skipif(lacking("urls") is not None, reason=str(lacking("u
 
 @behind_haproxy
 def test_nothing_acknowledged_is_lost_with_synchronous_replication() -> None:
-    result = failovers(True, STRIKES, "haproxy")
+    result = failovers(True, KINDS, "haproxy")
     assert result.wrong == []
     assert result.judgement.completed == result.judgement.acknowledged > 150
 
