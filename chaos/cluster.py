@@ -25,14 +25,21 @@ class Cluster:
     place: Place
     server: Server
     runners: list[Runner]
+    name: str  # of the directory that the handlers of this database write to
 
     @property
     def directory(self) -> Path:
-        return self.place.root / "witnesses"
+        return self.place.root / self.name
 
     def connect(self) -> Session:
         """By the socket, past the network."""
         return psycopg.connect(self.server.url(DATABASE), autocommit=True)
+
+    def inhabit(self, hosts: Sequence[Host], options: Sequence[str]) -> None:
+        """A fleet more on each of these hosts."""
+        url = self.server.remote_url(DATABASE)
+        for host in hosts:
+            self.runners.append(Runner(host.name, url, self.directory, tuple(options), host=host))
 
     def start(self) -> None:
         """Every fleet."""
@@ -55,18 +62,8 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Everything is ended and thrown away afterwards, whatever became of it."""
     with server.place(binaries) as place, hosts.network() as network:
-        db = network.add("db")
-        main = place.make("main", address=db.address, prefix=db.command(), **settings)
-        main.initialise()
-        main.start()
-        main.create(DATABASE)
-        with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
-            conn.execute("create table effect (task_id bigint, attempt int)")
-        directory = place.root / "witnesses"
-        directory.mkdir(mode=0o700)
-        made = Cluster(network, place, main, [])
-        for number in range(count):
-            made.runners.append(_runner(made, network.add(f"h{number}"), tuple(options)))
+        made = founded(network, place, "main", **settings)
+        made.inhabit([network.add(f"h{number}") for number in range(count)], options)
         try:
             yield made
         finally:
@@ -76,6 +73,15 @@ def cluster(
             made.stop()
 
 
-def _runner(made: Cluster, host: Host, options: tuple[str, ...]) -> Runner:
-    url = made.server.remote_url(DATABASE)
-    return Runner(host.name, url, made.directory, options, host=host)
+def founded(network: Network, place: Place, name: str, **settings: str) -> Cluster:
+    """A database on a host of its own; fleets come later."""
+    db = network.add(f"db-{name}")
+    main = place.make(name, address=db.address, prefix=db.command(), **settings)
+    main.initialise()
+    main.start()
+    main.create(DATABASE)
+    with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
+        conn.execute("create table effect (task_id bigint, attempt int)")
+    made = Cluster(network, place, main, [], f"witnesses-{name}")
+    made.directory.mkdir(mode=0o700)
+    return made

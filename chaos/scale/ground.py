@@ -119,9 +119,18 @@ def ground(
     options: Sequence[str] = OPTIONS,
 ) -> Iterator[Ground]:
     """Hosts whose fleets are not started yet."""
-    room = str(hosts * (procs + HELPERS) + 20)
     options = ("--procs", str(procs), *options)
-    given = {"max_connections": room, **settings}
+    given = {"max_connections": str(room(hosts, procs)), **settings}
     with cluster(hosts, options, binaries=binaries, **given) as made, made.connect() as conn:
-        conn.execute(WITNESS)
-        yield Ground(made, conn, procs, Log(made.directory / "log"))
+        yield on(made, conn, procs)
+
+
+def room(hosts: int, procs: int) -> int:
+    """Connections that a server needs for so many fleets, and for us."""
+    return hosts * (procs + HELPERS) + 20
+
+
+def on(made: Cluster, conn: Session, procs: int) -> Ground:
+    """The ground of a database whose fleets are not started yet."""
+    conn.execute(WITNESS)
+    return Ground(made, conn, procs, Log(made.directory / "log"))

@@ -13,6 +13,7 @@ from chaos.scale.__main__ import CUTS, EACH, NAP
 from chaos.scale.cost import cost
 from chaos.scale.deploying import deploying
 from chaos.scale.draining import draining
+from chaos.scale.families import apart, families
 from chaos.scale.ground import HELPERS, Ground, ground
 from chaos.scale.sharing import LIMIT, sharing
 from runner.operating.hosts import by_host
@@ -71,6 +72,12 @@ def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same() -> 
     assert three.effect.wal < 1.3 * one.effect.wal
     assert three.effect.statements < 20  # that of a task that is claimed alone, and some
     assert three.connections <= 3 * (2 + HELPERS)
+
+
+def test_a_database_for_each_family_of_queues() -> None:
+    """What happens to one primary is nothing to the other's family."""
+    with families(2, 2, servers.chosen_binaries()) as grounds:
+        assert apart(grounds, 60).wrong == []
 
 
 @contextlib.contextmanager
