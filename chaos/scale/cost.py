@@ -1,142 +1,62 @@
-"""`scripts/hosts cost`: statements and bytes of WAL, of idle hosts and of a task, by number of hosts.
-
-They are counts of the server (pg_stat_statements, pg_current_wal_insert_lsn), not speeds; lease and poll
-are those of `runner start`. No checkpoint comes on the way, and what this program asks does not count.
-"""
+"""`scripts/hosts cost`: statements and bytes of WAL, of idle hosts and of a task, by number of hosts."""
 
 import argparse
+import itertools
 import sys
-import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-import psycopg
-
+from bench.plots import Points, lines
 from chaos import hosts
-from chaos.cluster import DATABASE, Session
-from chaos.scale.ground import Ground, ground
+from chaos.scale.counting import Cost, Work, cost
 
-SETTINGS = {
-    "shared_preload_libraries": "pg_stat_statements",
-    "checkpoint_timeout": "1h",
-    "max_wal_size": "16GB",
-}
 NUMBERS = (1, 2, 4, 8)
-LEFT = "select count(*) from runner.task"
-ADDED = "insert into runner.task (task_type, params)%"
-SETTLE_SECONDS = 15.0  # after which idle workers poll at their slowest
-COUNTS = """with ours as (
-                select calls, shared_blks_hit + shared_blks_read as buffers,
-                       query ~ 'greatest.t[.]fence' as claims
-                from pg_stat_statements s join pg_database d on d.oid = s.dbid
-                where d.datname = %s and query <> %s and query not like %s)
-            select coalesce(sum(calls), 0)::bigint as statements,
-                   coalesce(sum(calls) filter (where claims), 0)::bigint as claims,
-                   coalesce(sum(buffers) filter (where claims), 0)::bigint as buffers,
-                   (pg_current_wal_insert_lsn() - '0/0')::bigint as wal
-            from ours"""
-OFTEN = """select calls, left(regexp_replace(query, '\\s+', ' ', 'g'), 90) from pg_stat_statements s
-           join pg_database d on d.oid = s.dbid where d.datname = %s and query <> %s
-           order by calls desc limit %s"""
-SESSIONS = "select count(*) from pg_stat_activity where datname = %s and pid <> %s"
+OF_WORK = ("WAL bytes", "tasks a claim", "buffers a claim", "waiting for a lock")
 HEAD = (
     *("hosts x workers", "connections", "idle, a second: statements", "WAL bytes"),
-    *("a task with an effect: statements", "WAL bytes", "tasks a claim", "buffers a claim"),
-    *("a task without: statements", "WAL bytes", "tasks a claim", "buffers a claim"),
+    *("a task with an effect: statements", *OF_WORK),
+    *("a task without: statements", *OF_WORK),
 )
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What the server has counted."""
-
-    statements: int
-    claims: int
-    buffers: int
-    wal: int
-
-    def __sub__(self, other: "Counts") -> "Counts":
-        mine, theirs = vars(self), vars(other)
-        return Counts(**{name: mine[name] - theirs[name] for name in mine})
+def cells(one: Cost) -> list[str]:
+    """As in HEAD."""
+    parts = [f"{one.hosts} x {one.procs}", f"{one.connections}"]
+    parts += [f"{one.idle_statements:.1f}", f"{one.idle_wal:.0f}"]
+    for work in (one.effect, one.nothing):
+        parts += [f"{work.statements:.1f}", f"{work.wal:.0f}"]
+        parts += [f"{work.tasks_a_claim:.1f}", f"{work.buffers_a_claim:.0f}"]
+        parts += [f"{work.waiting:.1%}"]
+    return parts
 
 
-@dataclass(frozen=True)
-class Work:
-    """A task's part of what was counted while so many were done, their insertion included in WAL."""
-
-    statements: float
-    wal: float
-    tasks_a_claim: float
-    buffers_a_claim: float
+def row(values: Sequence[str]) -> str:
+    """A line of a table in Markdown."""
+    return f"| {' | '.join(values)} |\n"
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of so many hosts; the idle ones a second."""
+def draw(directory: Path, name: str, table: Sequence[Cost]) -> None:
+    """NAME-idle.svg, NAME-wal.svg and NAME-claims.svg: each against the number of workers."""
+    directory.mkdir(parents=True, exist_ok=True)
+    at = [one.hosts * one.procs for one in table]
+    works = {
+        "with an effect": [one.effect for one in table],
+        "without": [one.nothing for one in table],
+    }
 
-    hosts: int
-    procs: int
-    connections: int
-    idle_statements: float
-    idle_wal: float
-    effect: Work
-    nothing: Work
-    often: tuple[tuple[float, str], ...] = ()
+    def series(of: Callable[[Work], float]) -> dict[str, Points]:
+        return {kind: list(zip(at, map(of, some), strict=True)) for kind, some in works.items()}
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """As in HEAD."""
-        parts = [f"{self.hosts} x {self.procs}", f"{self.connections}"]
-        parts += [f"{self.idle_statements:.1f}", f"{self.idle_wal:.0f}"]
-        for work in (self.effect, self.nothing):
-            parts += [f"{work.statements:.1f}", f"{work.wal:.0f}"]
-            parts += [f"{work.tasks_a_claim:.1f}", f"{work.buffers_a_claim:.0f}"]
-        return tuple(parts)
-
-
-def cost(count: int, procs: int, tasks: int, idle_seconds: float, often: int = 0) -> Cost:
-    """Of so many hosts with so many workers each."""
-    with ground(count, procs, settings=SETTINGS, options=()) as place, _outside(place) as outside:
-        place.start()
-        time.sleep(SETTLE_SECONDS)
-        outside.execute("select pg_stat_statements_reset()")
-        before = _counts(outside)
-        time.sleep(idle_seconds)
-        idle = _counts(outside) - before
-        most = outside.execute(OFTEN, [DATABASE, LEFT, often]).fetchall()
-        return Cost(
-            count,
-            procs,
-            place.count(SESSIONS, DATABASE, place.conn.info.backend_pid),
-            idle.statements / idle_seconds,
-            idle.wal / idle_seconds,
-            _work(place, outside, "quick", tasks),
-            _work(place, outside, "outside", tasks),
-            tuple((int(calls) / idle_seconds, str(query)) for calls, query in most),
-        )
-
-
-def _outside(place: Ground) -> Session:
-    """A session of another database: what is asked there is not counted."""
-    conn = psycopg.connect(place.made.server.url("postgres"), autocommit=True)
-    conn.execute("create extension pg_stat_statements")
-    return conn
-
-
-def _work(place: Ground, outside: Session, kind: str, tasks: int) -> Work:
-    before = _counts(outside)
-    place.add(kind, tasks)
-    while place.count(LEFT):
-        time.sleep(0.2)
-    done = _counts(outside) - before
-    claims = max(1, done.claims)
-    return Work(done.statements / tasks, done.wal / tasks, tasks / claims, done.buffers / claims)
-
-
-def _counts(outside: Session) -> Counts:
-    with outside.cursor(row_factory=psycopg.rows.class_row(Counts)) as cursor:
-        found = cursor.execute(COUNTS, [DATABASE, LEFT, ADDED]).fetchone()
-    assert found is not None
-    return found
+    idle: dict[str, Points] = {
+        "": [(n, one.idle_statements) for n, one in zip(at, table, strict=True)]
+    }
+    wal, claims = series(lambda work: work.wal), series(lambda work: work.buffers_a_claim)
+    for end, text in (
+        ("idle", lines("Fleets without work", "workers", "statements a second", idle)),
+        ("wal", lines("What a task writes", "workers", "bytes of WAL", wal)),
+        ("claims", lines("What a claim reads", "workers at one queue", "buffers", claims)),
+    ):
+        (directory / f"{name}-{end}.svg").write_text(text, "utf-8")
 
 
 def main() -> int:
@@ -144,21 +64,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/hosts cost", description=__doc__)
     add = parser.add_argument
     add("--hosts", type=int, nargs="+", default=NUMBERS)
-    add("--procs", type=int, default=8)
+    add("--procs", type=int, nargs="+", default=[8], help="workers of a host (default: 8)")
     add("--tasks", type=int, default=8000, help="of each of two kinds (default: 8000)")
     add("--idle", type=float, default=60.0, help="seconds to count for (default: 60)")
     add("--often", type=int, default=0, help="and so many of the most frequent idle statements")
+    add("--plots", type=Path, metavar="DIR", help="draw the table there as NAME-….svg")
+    add("--name", default="hosts", help="of the plots (default: hosts)")
     options = parser.parse_args()
     if reason := hosts.lacking():
         sys.stderr.write(f"{reason}\n")
         return 2
-    sys.stdout.write("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|\n")
-    for count in options.hosts:
-        found = cost(count, options.procs, options.tasks, options.idle, options.often)
-        sys.stdout.write("| " + " | ".join(found.cells) + " |\n")
+    sys.stdout.write(row(HEAD) + "|---" * len(HEAD) + "|\n")
+    table = []
+    for count, procs in itertools.product(options.hosts, options.procs):
+        found = cost(count, procs, options.tasks, options.idle, options.often)
+        table.append(found)
+        sys.stdout.write(row(cells(found)))
         for rate, query in found.often:
             sys.stdout.write(f"  {rate:.2f}/s {query}\n")
         sys.stdout.flush()
+    if options.plots is not None:
+        draw(options.plots, options.name, table)
     return 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from chaos import hosts
 from chaos.cluster import DATABASE
 from chaos.scale import clocks
 from chaos.scale.__main__ import CUTS, EACH, NAP
-from chaos.scale.cost import cost
+from chaos.scale.cost import draw
+from chaos.scale.counting import cost
 from chaos.scale.deploying import deploying
 from chaos.scale.draining import draining
 from chaos.scale.families import apart, families
@@ -64,7 +66,7 @@ def test_a_host_with_a_wrong_clock_among_others() -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same() -> None:
+def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same(tmp_path: Path) -> None:
     one, three = (cost(hosts, 2, 1000, 20) for hosts in (1, 3))
     assert 1 < one.idle_statements < 8
     assert three.idle_statements < 3.5 * one.idle_statements
@@ -72,6 +74,11 @@ def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same() -> 
     assert three.effect.wal < 1.3 * one.effect.wal
     assert three.effect.statements < 20  # that of a task that is claimed alone, and some
     assert three.connections <= 3 * (2 + HELPERS)
+    assert three.effect.waiting < 0.2  # of what works: nobody stands in a queue to claim
+    draw(tmp_path, "hosts", [one, three])
+    plots = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(plots) == ["hosts-claims.svg", "hosts-idle.svg", "hosts-wal.svg"]
+    assert all(f">{number}</text>" in text for text in plots.values() for number in (2, 6))
 
 
 def test_a_database_for_each_family_of_queues() -> None:
