@@ -59,6 +59,7 @@ class Round:
     away_seconds: float
     moved: bool
     lost: int  # of all that was acknowledged until then
+    again: bool  # whether the old primary leads again, after another did
 
 
 @dataclass
@@ -91,6 +92,7 @@ class Replicated:
 
     def __init__(self, made: Trio, runner: Runner, feeder: Feeder, log: Log) -> None:
         self.trio, self.runner, self.feeder, self.log = made, runner, feeder, log
+        self.watchdog = True
 
     def run(self, strikes: Sequence[str]) -> Result:
         """One round for each, then until everything is done."""
@@ -127,17 +129,20 @@ class Replicated:
         wait(lambda: self._is_used(self.trio.leader(but)), f"work after {strike}")
         self._works()
         if strike == "network":
-            self._reset(old)
+            self._return(old)
         now = self.trio.whole()
-        return Round(strike, self._away(begun), but is old or now is not old, self._lost(now))
+        moved, again = but is old or now is not old, but is old and now is old
+        return Round(strike, self._away(begun), moved, self._lost(now), again)
 
-    def _reset(self, old: Node) -> None:
-        """What a watchdog does to a host that is cut off. Without that Patroni 3.0 was seen to come back
-        with what it knew before the cut, to lead again, and to undo what the new primary had done."""
-        old.kill_patroni()
-        old.kill_postgres()
+    def _return(self, old: Node) -> None:
+        """The network is back, and a watchdog has reset the host. Without one Patroni 3.0 was seen to
+        lead again with what it knew before the cut, and to undo what the new primary had done."""
+        if self.watchdog:
+            old.kill_patroni()
+            old.kill_postgres()
         old.host.heal()
-        old.start_patroni(self.trio.peers)
+        if self.watchdog:
+            old.start_patroni(self.trio.peers)
 
     def _lost(self, leader: Node) -> int:
         """Acknowledged tasks that have neither a row nor an effect now."""
@@ -189,7 +194,8 @@ def _say(made: Trio, one: Round) -> None:
     how = "synchronous" if made.synchronous else "asynchronous"
     sys.stderr.write(
         f"{how} {one.strike}: nothing started for {one.away_seconds:.1f} s,"
-        f" {'another leads' if one.moved else 'the same leads'}, lost until now {one.lost}\n"
+        f" {'another leads' if one.moved else 'the same leads'}"
+        f"{', now the old one again' if one.again else ''}, lost until now {one.lost}\n"
     )
     sys.stderr.flush()
 
@@ -237,9 +243,12 @@ def _through_haproxy(stack: contextlib.ExitStack, made: Trio, host: Host, direct
     return f"127.0.0.1:5000/{DATABASE}"
 
 
-def failovers(synchronous: bool, strikes: Sequence[str], front: str) -> Result:
+def failovers(
+    synchronous: bool, strikes: Sequence[str], front: str, watchdog: bool = True
+) -> Result:
     """All of these strikes on one trio, one after the other."""
     with replicated(synchronous, front) as place:
+        place.watchdog = watchdog
         return place.run(strikes)
 
 
@@ -251,13 +260,15 @@ def main() -> int:
     add("--strikes", nargs="+", choices=KINDS, default=STRIKES)
     add("--front", choices=FRONTS, default="haproxy")
     add("--modes", nargs="+", choices=("sync", "async"), default=("sync", "async"))
+    add("--no-watchdog", action="store_true", help="a host that was cut off is not reset")
     options = parser.parse_args()
     if reason := lacking(options.front):
         sys.stderr.write(f"{reason}\n")
         return 2
     bad = 0
     for mode in options.modes:
-        result = failovers(mode == "sync", [*options.strikes] * options.times, options.front)
+        strikes, watchdog = [*options.strikes] * options.times, not options.no_watchdog
+        result = failovers(mode == "sync", strikes, options.front, watchdog)
         sys.stdout.write(as_text(result, options.front) + "\n")
         sys.stdout.flush()
         bad += len(result.wrong)
