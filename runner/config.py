@@ -57,6 +57,7 @@ class FleetConfig:
     max_tasks_per_child: int | None = None
     max_memory_per_child: int | None = None
     boot_timeout_seconds: float = 60.0
+    preload: bool = False  # the app is imported before the fork
     keep_receipts_seconds: float = 90 * 86400.0  # infinite: forever
     connection_seconds: float = 1800.0  # how old a connection of a worker or the renewer may get
     metrics: tuple[str, int] | None = None  # host and port to serve them on

@@ -7,7 +7,7 @@ import click
 from ..config import Drain, FleetConfig
 from . import output, problems
 from .database import connect_wait, database, on_terminal
-from .fleet_options import fleet_config, fleet_options
+from .fleet_options import fleet_config, fleet_options, preload
 from .params import Count, Duration
 from .settings import Settings
 from .watch import terminal_for_view
@@ -68,6 +68,7 @@ def drain(
         config = fleet_config(settings, url, options, log_level="error", drain=limits)
         if options["dry_run"]:
             return _tell_runnable(config, options)
+        preload(config, settings)
         from .. import draining
 
         done = draining.drain(

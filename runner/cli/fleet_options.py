@@ -10,6 +10,7 @@ from .. import app
 from ..backoff import Backoff
 from ..config import Drain, FleetConfig, Queue, available_cpus
 from ..errors import UsageError
+from ..text import plural
 from . import problems
 from .params import (
     MOST_PROCS,
@@ -115,6 +116,11 @@ _OPTIONS = (
         help="How long a worker may take to get ready.",
     ),
     click.option(
+        "--preload",
+        is_flag=True,
+        help="Import the app once, before the fork: its memory is shared, and HUP brings no new code.",
+    ),
+    click.option(
         "--keep-receipts",
         type=Keep(),
         default="90d",
@@ -177,6 +183,7 @@ def fleet_config(
         max_tasks_per_child=options["max_tasks_per_child"],
         max_memory_per_child=options["max_memory_per_child"],
         boot_timeout_seconds=options["boot_timeout"],
+        preload=options["preload"],
         keep_receipts_seconds=options["keep_receipts"],
         connection_seconds=options["connection_lifetime"],
         metrics=options["metrics"],
@@ -186,6 +193,19 @@ def fleet_config(
         drain=drain,
         unsafe=_unsafe(settings),
     )
+
+
+def preload(config: FleetConfig, settings: Settings) -> None:
+    """Import the app where that is asked for; AppError when it does not load."""
+    if not config.preload or config.app is None:
+        return
+    if threads := app.preload(config.app, config.app_dir):
+        problems.tell(
+            f"runner: warning: app {config.app} started {plural(len(threads), 'thread')} at import"
+            f" ({', '.join(threads)}): no worker has them, and what they hold locked stays so;"
+            " start them in on_worker_start, or leave --preload out",
+            settings,
+        )
 
 
 def warn_of_connections(conn: "Connection", config: FleetConfig, settings: Settings) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .database import connect_wait, database
-from .fleet_options import fleet_config, fleet_options, warn_of_connections
+from .fleet_options import fleet_config, fleet_options, preload, warn_of_connections
 from .settings import Settings
 from .watch import terminal_for_view
 
@@ -40,6 +40,7 @@ def start(settings: Settings, /, console: bool | None, connect_wait: float, **op
             warn_of_connections(conn, config, settings)
 
         ask(url, "start", connect_wait, look)
+        preload(config, settings)
         report = fleet.start(
             config, terminal=terminal_for_view(console), connect_wait_seconds=connect_wait
         )

@@ -42,7 +42,7 @@ class Staff:
         self.log = family.log
         self._no_room_told = ""
         self._idle_told: dict[tuple[int, int], int] = {}
-        self.succession = Succession(family, starts)
+        self.succession = Succession(family, starts, preloaded=config.preload)
 
     def next_start_at(self) -> float:
         """The local time at which a start that was put off may be tried."""

@@ -16,15 +16,19 @@ MIB = 1 << 20
 class Succession:
     """Which worker is to be followed, and by whom."""
 
-    def __init__(self, family: Family, starts: Starts) -> None:
+    def __init__(self, family: Family, starts: Starts, *, preloaded: bool = False) -> None:
         self.family = family
         self.starts = starts
         self.log = family.log
+        self.preloaded = preloaded  # each heir has the code that the parent has loaded
         self._old: Child | None = None
         self._heir: Child | None = None
 
     def reload(self) -> None:
         """Every worker that runs now is to be followed by one that loads the app anew."""
+        if self.preloaded:
+            self._give_up_reload("with --preload new code needs a restart")
+            return
         workers = self.family.workers()
         for child in workers:
             child.outdated = True
