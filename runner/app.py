@@ -2,11 +2,9 @@
 a fleet does only where `--preload` asks for it."""
 
 import configparser
-import gc
 import importlib
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,17 +56,6 @@ def load(name: str, app_dir: str) -> Registry:
     except BaseException as error:  # sys.exit() at import included
         raise AppError(_told(module_name, error)) from error
     return _registry_in(module, module_name, attribute)
-
-
-def preload(name: str, app_dir: str) -> list[str]:
-    """Import the app in a process that is going to fork, for its pages to be shared; the names of the
-    threads that this left behind. They are in no child, and what they held locked is locked there for
-    good. AppError as of `load`."""
-    before = set(threading.enumerate())
-    load(name, app_dir)
-    gc.collect()
-    gc.freeze()  # a collection in a child would write to every page
-    return sorted(thread.name for thread in set(threading.enumerate()) - before)
 
 
 def _registry_in(module: object, module_name: str, attribute: str) -> Registry:

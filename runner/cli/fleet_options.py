@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import app
+from .. import app, preloading
 from ..backoff import Backoff
 from ..config import Drain, FleetConfig, Queue, available_cpus
 from ..errors import UsageError
@@ -199,7 +199,7 @@ def preload(config: FleetConfig, settings: Settings) -> None:
     """Import the app where that is asked for; AppError when it does not load."""
     if not config.preload or config.app is None:
         return
-    if threads := app.preload(config.app, config.app_dir):
+    if threads := preloading.preload(config.app, config.app_dir):
         problems.tell(
             f"runner: warning: app {config.app} started {plural(len(threads), 'thread')} at import"
             f" ({', '.join(threads)}): no worker has them, and what they hold locked stays so;"

@@ -51,6 +51,7 @@ LAYERS: list[tuple[str, ...]] = [
         "titles",
         "registry",
         "app",
+        "preloading",
         "embedded",
     ),
     ("store", "enqueueing", "demo_app"),
@@ -81,7 +82,7 @@ PLACES = {
     ),
     "opentelemetry": ("otel",),
     "psycopg_pool": ("roles", "enqueueing.client"),
-    "threading": ("store", "enqueueing", "handling", "embedded", "roles"),
+    "threading": ("store", "enqueueing", "handling", "embedded", "roles", "preloading"),
 }
 # The parent: what must not even be loaded by its modules.
 PARENT_FORBIDS = {"psycopg", "psycopg_pool", "click", "rich", "threading", "multiprocessing"}
