@@ -2,8 +2,8 @@
 
 import enum
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..config import HARD_LIMIT_SECONDS, FleetConfig
 from ..postmortem import AHEAD_SECONDS
@@ -43,13 +43,22 @@ class Work:
         return (self.task, self.fence) == (event.task, event.fence)
 
 
-@dataclass(slots=True, frozen=True)
-class Doom:
+class Doom(NamedTuple):
     """When a child is asked to stop (TERM), when it is killed, and why."""
 
+    # A tuple: each turn of the parent makes a few for every child.
     term_at: float
     kill_at: float
     why: Why
+
+
+NOT_AT_ALL = float("inf")
+NEVER = Doom(NOT_AT_ALL, NOT_AT_ALL, Why.STOP)
+
+
+def _earlier(first: Doom, second: Doom) -> Doom:
+    """Whichever kills first; of two at once the first one's reason is told."""
+    return first if first.kill_at <= second.kill_at else second
 
 
 @dataclass(slots=True)
@@ -177,40 +186,37 @@ class Child:
     def stack_due_at(self, doom: Doom) -> float:
         """When to ask where its handler stands: before a kill, once an attempt."""
         if self.work is None or self.work.fence == self.asked_stack_of:
-            return float("inf")
+            return NOT_AT_ALL
         return doom.kill_at - AHEAD_SECONDS
 
     def doom(self, now: float, config: FleetConfig, stop: Stop | None) -> Doom:
         """The earliest end that anything demands of this child; never stored, always derived."""
-        return min(self._dooms(now, config, stop), key=lambda doom: doom.kill_at)
-
-    def _dooms(self, now: float, config: FleetConfig, stop: Stop | None) -> Iterator[Doom]:
-        never = float("inf")
-        yield Doom(never, never, Why.STOP)
-        if self.taken:
-            yield Doom(now, now, Why.TAKEN if self.work is not None else Why.LEASE)
-        if self.work is not None and self.deadline is not None and "no-kill" not in config.unsafe:
-            yield Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
-        if self.work is not None and not self.work.ending:
-            if self.work.limit_at is not None:
-                limit_at = self.work.limit_at
-                yield Doom(limit_at, limit_at + HARD_LIMIT_SECONDS, Why.LIMIT)
-        elif self.hello_at is None:
-            yield self._at(self.heard_at + config.boot_timeout_seconds, Why.BOOT)
-        else:
-            yield self._at(self.heard_at + self.role.silent_seconds, Why.SILENT)
+        found = self._over_time_or_silent(config)
         if stop is not None and self.stopping:
-            yield self._stopped(config, stop)
+            found = _earlier(found, self._stopped(config, stop))
+        if self.work is not None and self.deadline is not None and "no-kill" not in config.unsafe:
+            lease = Doom(self.deadline - config.kill_grace, self.deadline, Why.LEASE)
+            found = _earlier(lease, found)
+        if self.taken:
+            why = Why.TAKEN if self.work is not None else Why.LEASE
+            found = _earlier(Doom(now, now, why), found)
+        return found
+
+    def _over_time_or_silent(self, config: FleetConfig) -> Doom:
+        work = self.work
+        if work is not None and not work.ending:
+            if work.limit_at is None:
+                return NEVER
+            return Doom(work.limit_at, work.limit_at + HARD_LIMIT_SECONDS, Why.LIMIT)
+        if self.hello_at is None:
+            return Doom(NOT_AT_ALL, self.heard_at + config.boot_timeout_seconds, Why.BOOT)
+        return Doom(NOT_AT_ALL, self.heard_at + self.role.silent_seconds, Why.SILENT)
 
     def _stopped(self, config: FleetConfig, stop: Stop) -> Doom:
         if stop.forced_at is not None:
             return Doom(stop.forced_at, stop.forced_at + 0.5, Why.STOP)
         grace = config.grace_seconds
         return Doom(stop.at + grace, stop.at + grace + config.kill_grace, Why.STOP)
-
-    @staticmethod
-    def _at(at: float, why: Why) -> Doom:
-        return Doom(float("inf"), at, why)
 
     def how_it_ended(self, now: float, killed_by_timer: bool) -> How:
         """What its death means for the claim it had begun."""
