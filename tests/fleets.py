@@ -172,8 +172,13 @@ def running(
 
 def wait_registered(queue: Work, count: int) -> dict[int, int]:
     """Until so many workers have a row; slot to pid."""
-    wait_until(lambda: len(queue.workers()) >= count, 20, f"{count} workers registered")
-    return queue.workers()
+
+    def enough() -> dict[int, int]:
+        # One look: of a worker that takes another identity the row is gone for a moment.
+        found = queue.workers()
+        return found if len(found) >= count else {}
+
+    return wait_until(enough, 20, f"{count} workers registered")
 
 
 def all_gone(pids: Sequence[int]) -> bool:

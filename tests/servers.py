@@ -138,7 +138,7 @@ def _has_objects(conn: Connection) -> bool:
     return bool(row and row[0])
 
 
-def wait_until(fact: Callable[[], Fact], timeout: float = 10.0, why: str = "") -> Fact:
+def wait_until(fact: Callable[[], Fact], timeout: float = 30.0, why: str = "") -> Fact:
     """Poll until `fact()` is true and return what it gave; fail after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not (found := fact()):

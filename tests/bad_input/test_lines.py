@@ -1,40 +1,34 @@
 """Each case of bad input: one clear line, the right exit code, no traceback; and nothing is lost."""
 
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from runner.embedded import Embedded
-from tests.bad_input.lines import CASES, Case
+from tests.bad_input.lines import CASES
 from tests.bad_input.places import answers, faults, places
 from tests.commands import Result
 
 pytestmark = [pytest.mark.db, pytest.mark.process, pytest.mark.timeout(400)]
 
-Answers = list[tuple[Case, Result, dict[str, Any]]]
 
-
-@pytest.fixture(scope="module")
-def told(server: Embedded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+def test_one_clear_line(server: Embedded, tmp_path: Path) -> None:
     """All of them at once; after them the queue is as it was, but for the task that had a handler."""
     with places(server) as urls:
-        found = list(answers(urls, tmp_path_factory.mktemp("bad")))
+        found = list(answers(urls, tmp_path))
         with psycopg.connect(urls["db"]) as conn:
             rows = conn.execute(
                 "select task_type, state, count(*) from runner.task group by 1, 2 order by 1, 2"
             ).fetchall()
-        assert rows == [("hello", "ready", 1), ("waits", "ready", 1), ("waits", "running", 1)]
-        yield found
-
-
-@pytest.mark.parametrize(
-    "number", range(len(CASES)), ids=[f"{c.kind}-{n}" for n, c in enumerate(CASES)]
-)
-def test_one_clear_line(number: int, told: Answers) -> None:
-    case, result, values = told[number]
-    assert faults(case, result, values) == [], (case.words, result.stderr)
+    wrong = {
+        (case.kind, *case.words): (faulty, result.stderr)
+        for case, result, values in found
+        if (faulty := faults(case, result, values))
+    }
+    assert wrong == {}
+    assert len(found) == len(CASES)
+    assert rows == [("hello", "ready", 1), ("waits", "ready", 1), ("waits", "running", 1)]
 
 
 def test_the_check_finds_what_it_is_for() -> None:

@@ -45,8 +45,8 @@ def test_p20_programs_die_with_their_worker(scene: Scene) -> None:
         others = set(work.workers().values()) - {pid}
         work.conn.execute("update runner.task set task_type = 'ordinary'")  # for its next start
         work.conn.execute("delete from runner.worker where worker_id = %s", [worker_id])
-        wait_until(lambda: gone(pid), 5, "killed for its lease")
-        wait_until(lambda: fleets.all_gone(programs), 2, "its programs with it")
+        wait_until(lambda: gone(pid), 30, "killed for its lease")
+        wait_until(lambda: fleets.all_gone(programs), 30, "its programs with it")
         wait_until(work.empty, 20)
         assert others <= set(work.workers().values())
     work.exactly_once([hanging, sibling])

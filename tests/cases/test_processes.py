@@ -229,7 +229,7 @@ def test_p48_as_process_1(scene: Scene) -> None:
         # One more stranger, that nobody inside has ever started.
         inside = ["nsenter", "-t", str(parent), "-p", "sh", "-c", "(sleep 0.3; exit 3) & exit 0"]
         subprocess.run(inside, check=True)
-        wait_until(lambda: has_child(parent, "sh"), 5, "the stranger has come")
+        wait_until(lambda: has_child(parent, "sh"), 30, "the stranger has come")
         wait_until(lambda: not has_child(parent, "sh"), 10, "the stranger has gone")
         wait_until(lambda: not zombies_of(parent), 10, "no zombie")
         later = work.add("ordinary", 4)

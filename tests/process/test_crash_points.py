@@ -1,8 +1,7 @@
 """L2: at each point of a claim's life its worker is killed, its parent is killed, or the database ends
 every session; whatever happens, each effect is there once, and nobody is charged for another's death.
 
-The three of a point run side by side, each in a database of its own; the first test of a point waits for
-all of them.
+The three of a point run side by side, each in a database of its own.
 """
 
 from collections.abc import Callable
@@ -129,39 +128,19 @@ class Scene:
         assert charged <= (self.victim == "child" and self.point.in_handler), starts
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, BaseException | None]]:
-    """What came of the points played so far."""
-    return {}
-
-
-def play_all(
-    name: str, server: servers.Embedded, directory: Path
-) -> dict[str, BaseException | None]:
-    """A point with each of its victims; what went wrong with each."""
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("name", POINTS)
+def test_crash_point(name: str, server: servers.Embedded, tmp_path: Path) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(len(ACTIONS)) as pool:
         scenes = []
         for victim in ACTIONS:
             url = stack.enter_context(servers.fresh_database(server))
-            (directory / victim).mkdir()
-            scenes.append(Scene(name, victim, url, directory / victim))
+            (tmp_path / victim).mkdir()
+            scenes.append(Scene(name, victim, url, tmp_path / victim))
         futures = {scene.victim: pool.submit(scene.play) for scene in scenes}
-        return {victim: future.exception(150) for victim, future in futures.items()}
-
-
-@pytest.mark.parametrize("victim", ACTIONS)
-@pytest.mark.parametrize("name", POINTS)
-def test_crash_point(
-    name: str,
-    victim: str,
-    server: servers.Embedded,
-    tmp_path: Path,
-    outcomes: dict[str, dict[str, BaseException | None]],
-) -> None:
-    if name not in outcomes:
-        outcomes[name] = play_all(name, server, tmp_path)
-    if (error := outcomes[name][victim]) is not None:
-        raise error
+        wrong = {victim: error for victim, one in futures.items() if (error := one.exception())}
+    if wrong:
+        raise ExceptionGroup(f"what went wrong at {name}: {list(wrong)}", list(wrong.values()))
 
 
 @pytest.mark.parametrize("name", ["after_claim_commit", "before_commit", "after_commit"])

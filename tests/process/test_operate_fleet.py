@@ -22,7 +22,7 @@ def test_cancel_of_a_running_task_kills_its_worker(fresh: str, tmp_path: Path) -
         result = run("cancel", str(task), url=fresh, cwd=tmp_path)
         assert result.returncode == 0, result
         assert "was running: its worker is killed" in result.stderr
-        wait_until(lambda: fleets.all_gone([pid]), 5, "its worker is killed")
+        wait_until(lambda: fleets.all_gone([pid]), 30, "its worker is killed")
         wait_until(lambda: len(set(work.workers().values()) - {pid}) == 2, why="and replaced")
         assert set(work.workers().values()) & set(before.values())
         others = work.add("ordinary", 4)
@@ -46,10 +46,10 @@ def test_resume_and_requeue_wake_idle_workers(fresh: str, tmp_path: Path) -> Non
         told = run("explain", str(tasks[0]), url=fresh).stdout
         assert "its queue default is paused" in told
         run("resume", "default", url=fresh)
-        wait_until(work.empty, 5, "claimed after the resume")
+        wait_until(work.empty, 30, "claimed after the resume")
         work.conn.execute("insert into runner.task (task_type, state) values ('ordinary', 'dead')")
         assert run("dead", "requeue", "--all", url=fresh).returncode == 0
-        wait_until(work.empty, 5, "claimed after the requeue")
+        wait_until(work.empty, 30, "claimed after the requeue")
 
 
 def test_explain_of_a_live_fleet(fresh: str, tmp_path: Path) -> None:

@@ -111,7 +111,6 @@ class AsyncCallable:
         (lambda tx, task, *, more: None, "must take exactly (tx, task)"),
         (7, "cannot be called"),
     ],
-    ids=str,
 )
 def test_functions_that_are_refused(tasks: Registry, handler: Any, message: str) -> None:
     with pytest.raises(AppError) as refusal:
