@@ -55,7 +55,7 @@ def drain(
     Raises Busy when another drain of the same queues runs and `fail_if_busy` is set.
     """
     begun = now()
-    runner_id = uuid4()
+    runner_id, lock = uuid4(), uuid4()
     queues = sorted(queue.name for queue in config.queues) or None
     with connected(config.dsn, "drain", connect_wait_seconds) as conn:
         schema.check(conn)
@@ -63,14 +63,37 @@ def drain(
         runnable = drains.runnable(conn, queues, config.procs)
         if not runnable and not _is_worth_waiting(conn, config, queues):
             return _summary(drains.left(conn, queues, None), None, now() - begun)
-        lock = uuid4()
         if overlap == "skip" and not drains.take_lock(conn, lock, runner_id, queues, config):
             if fail_if_busy:
                 raise Busy("another drain of these queues runs")
             return Drained(0, seconds=now() - begun, reason="overlap")
+    # No connection is open from here on: the parent forks.
+    types = TypeNames()
+    supervisor = compose(
+        config,
+        runner_id,
+        _goal(config, runnable),
+        bounds=_bounds(config, since),
+        leased=[lock.bytes] if overlap == "skip" else [],
+        types=types,
+        terminal=terminal,
+    )
+    report = run(supervisor, terminal)
+    try:
+        with connected(config.dsn, "drain", connect_wait_seconds) as conn:
+            drains.release_lock(conn, lock)
+            return _summary(drains.left(conn, queues, types.read()), report, now() - begun)
+    except DatabaseUnreachable:
+        if report.reason != "database":
+            raise
+        return _summary(None, report, now() - begun)  # it has been told why
+
+
+def _goal(config: FleetConfig, runnable: int) -> RunUntilDrained:
+    """The end of the drain; with how many workers it begins goes by the tasks that are runnable now."""
     limits = config.drain
     assert limits is not None
-    goal = RunUntilDrained(
+    return RunUntilDrained(
         config.procs,
         max(1, runnable),
         limits.max_seconds,
@@ -78,27 +101,17 @@ def drain(
         limits.linger_seconds,
         wait_retries=limits.wait_retries_seconds is not None,
     )
-    bounds = Bounds(
+
+
+def _bounds(config: FleetConfig, since: datetime) -> Bounds:
+    """What the workers leave: tasks that failed in this drain, so that none fails twice, unless retries
+    are waited for; and with --snapshot what was added after its start."""
+    limits = config.drain
+    assert limits is not None
+    return Bounds(
         failed_before=since if limits.wait_retries_seconds is None else None,
         created_before=since if limits.snapshot else None,
     )
-    leased = [lock.bytes] if overlap == "skip" else []
-    types = TypeNames()
-    report = run(
-        compose(
-            config, runner_id, goal, bounds=bounds, leased=leased, types=types, terminal=terminal
-        ),
-        terminal,
-    )
-    known = types.read()
-    try:
-        with connected(config.dsn, "drain", connect_wait_seconds) as conn:
-            drains.release_lock(conn, lock)
-            return _summary(drains.left(conn, queues, known), report, now() - begun)
-    except DatabaseUnreachable:
-        if report.reason != "database":
-            raise
-        return _summary(None, report, now() - begun)  # it has been told why
 
 
 def _is_worth_waiting(

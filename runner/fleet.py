@@ -35,7 +35,7 @@ from .supervisor.role import Role
 from .supervisor.spawn import set_pipe_size
 from .supervisor.supervisor import Supervisor
 from .supervisor.tallies import Tallies
-from .terminal import Terminal
+from .terminal import Terminal, is_terminal
 from .typenames import TypeNames
 
 
@@ -129,7 +129,7 @@ class Plan:
             leased,
             self.permits,
             self.feed,
-            on_terminal=_has_terminal(),
+            on_terminal=is_terminal(sys.stderr),
         )
 
     def roles(self) -> list[Role]:
@@ -270,10 +270,3 @@ def _listen(address: tuple[str, int]) -> socket.socket:
     except OSError as error:
         why = f"cannot serve metrics on {host}:{port}: {error.strerror or error}"
         raise ConfigError(why) from None
-
-
-def _has_terminal() -> bool:
-    try:
-        return os.isatty(sys.stderr.fileno())
-    except (OSError, ValueError):
-        return False

@@ -4,7 +4,7 @@ import contextlib
 import mmap
 import os
 import termios
-from typing import Any
+from typing import Any, TextIO
 
 from .sink import Sink, opened_anew
 
@@ -14,6 +14,14 @@ LFLAG, CC = 3, 6  # places in what termios.tcgetattr gives
 LAST_SECONDS = 0.5
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 SMALLEST = (21, 6)  # columns and lines below which plain lines are more use
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person sees what is written to a stream, or types what is read; a closed one is none."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
 
 
 class Terminal:

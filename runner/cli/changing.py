@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import NothingChanged
 from ..operating.explain import Gone, explain_gone
+from ..text import plural
 from . import asking, output, problems, records
 from .settings import Settings
 
@@ -40,7 +41,7 @@ class Doing:
 
         count = tasks.count(self.conn, chosen)
         records.write_tasks(tasks.tasks(self.conn, chosen), 0, self.as_json, self.settings)
-        problems.notice(f"would {self.deed.verb} {asking.tasks(count)}", self.settings)
+        problems.notice(f"would {self.deed.verb} {plural(count, 'task')}", self.settings)
 
     def to_all(self, chosen: "Filter", yes: bool) -> None:
         """Change whatever the filter means, after asking where that is more than one; NothingChanged
@@ -49,7 +50,7 @@ class Doing:
 
         count = tasks.count(self.conn, chosen)
         if count > 1:
-            asking.confirm(f"{self.deed.verb} {asking.tasks(count)}", yes)
+            asking.confirm(f"{self.deed.verb} {plural(count, 'task')}", yes)
         done = sum(operate.change_all(self.conn, chosen, self.deed.change))
         left = max(0, count - done)
         if done:
@@ -58,7 +59,7 @@ class Doing:
             return
         if self.as_json:
             self.tell(done, left)
-        why = f"{asking.tasks(left)} locked or changed meanwhile" if left else "no dead task fits"
+        why = f"{plural(left, 'task')} locked or changed meanwhile" if left else "no dead task fits"
         raise NothingChanged(f"{why}: nothing changed")
 
     def to_named(self, ids: Sequence[int], yes: bool) -> None:
@@ -68,7 +69,7 @@ class Doing:
         found = tasks.states(self.conn, ids)
         fit = sum(state in self.deed.states for state in found.values())
         if fit > 1:
-            asking.confirm(f"{self.deed.verb} {asking.tasks(fit)}", yes)
+            asking.confirm(f"{self.deed.verb} {plural(fit, 'task')}", yes)
         done, others = operate.change_named(self.conn, ids, self.deed.states, self.deed.change)
         self.warn(found, done)
         self.tell(len(done), len(others))
@@ -105,4 +106,4 @@ class Doing:
         if self.as_json:
             output.write_json({self.deed.done: done, "skipped": skipped})
         elif done or not skipped or also:
-            problems.notice(f"{self.deed.done} {asking.tasks(done)}{also}", self.settings)
+            problems.notice(f"{self.deed.done} {plural(done, 'task')}{also}", self.settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import DatabaseUnreachable, NoDatabase, RunnerError, UsageError
+from ..terminal import is_terminal
 from . import problems
 from .params import Duration
 from .settings import Settings
@@ -52,7 +53,7 @@ def database(settings: Settings, connect_wait_seconds: float) -> Iterator[str]:
             error.hint = error.hint or _hint_of_embedded(url)
             raise
         return
-    if not settings.embedded and not on_terminal():
+    if not settings.embedded and not is_terminal(sys.stderr):
         raise NoDatabase(hint=_hint_of_embedded())
     with embedded_database(settings, connect_wait_seconds) as url:
         yield url
@@ -116,11 +117,3 @@ def connection(
         if not any_schema:
             schema.check(conn)
         yield conn
-
-
-def on_terminal() -> bool:
-    """Whether a person sees what we write to stderr."""
-    try:
-        return sys.stderr.isatty()
-    except ValueError:
-        return False

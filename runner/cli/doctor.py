@@ -1,9 +1,12 @@
 """`runner doctor`: does what is promised hold on this database, and will it?"""
 
+import sys
+
 import click
 
 from ..config import HELPERS, available_cpus
 from ..operating.diagnosis import Finding, failed
+from ..terminal import is_terminal
 from ..text import safe
 from . import output
 from .database import connect_wait, connection
@@ -32,7 +35,7 @@ def doctor(settings: Settings, /, procs: int | None, as_json: bool, connect_wait
         found = list(examine(conn, Plan(procs or available_cpus(), HELPERS)))
     if as_json:
         output.write_json_lines(one._asdict() for one in found)
-    elif output.on_terminal():
+    elif is_terminal(sys.stdout):
         output.write("".join(_line(one) for one in found))
     else:
         output.write_rows(COLUMNS, [one._asdict() for one in found])

@@ -1,12 +1,14 @@
 """`runner drain`: run what there is, then exit."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..config import Drain, FleetConfig
+from ..terminal import is_terminal
 from . import output, problems
-from .database import connect_wait, database, on_terminal
+from .database import connect_wait, database
 from .fleet_options import fleet_config, fleet_options, preload
 from .params import Count, Duration
 from .settings import Settings
@@ -89,7 +91,7 @@ def _tell(done: "Drained", settings: Settings, as_json: bool) -> None:
         problems.tell(f"runner: not implemented: {names} ({done.unknown} waiting)", settings)
     if as_json:
         output.write_json({key: getattr(done, key) for key in KEYS})
-    elif settings.verbosity > 0 or (on_terminal() and settings.verbosity == 0):
+    elif settings.verbosity > 0 or (is_terminal(sys.stderr) and settings.verbosity == 0):
         problems.tell(_summary(done), settings)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -58,27 +58,32 @@ def enqueue(
         "queue": queue, "priority": priority, "run_at": at, "delay": delay, "unique": unique
     }  # fmt: skip
     if source is not None:
-        if params is not None or key is not None:
-            raise UsageError(
-                f"--from and {'JSON' if params is not None else '--key'} exclude each other"
-            )
+        _refuse("--from and {} exclude each other", {"JSON": params, "--key": key})
         from .bulk import Source, enqueue_lines
 
         lines = Source(source, type_, field, envelope, options)
         enqueue_lines(settings, lines, as_json, connect_wait)
         return
-    if field is not None or envelope:
-        raise UsageError(f"--{'lines' if field is not None else 'envelope'} needs --from")
+    _refuse("{} needs --from", {"--lines": field, "--envelope": envelope or None})
     if type_ is None:
         raise UsageError("missing argument TYPE")
-    _enqueue_one(
-        settings,
-        type_,
-        "{}" if params is None else params,
-        {**options, "key": key},
-        as_json,
-        connect_wait,
-    )
+    task = Task(type_, "{}" if params is None else params, options | {"key": key})
+    _enqueue_one(settings, task, as_json, connect_wait)
+
+
+class Task(NamedTuple):
+    """One task, as it was typed."""
+
+    type: str
+    params: str
+    options: dict[str, Any]
+
+
+def _refuse(why: str, given: dict[str, object]) -> None:
+    """UsageError for the first of these that is there."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(why.format(name))
 
 
 def _right_form(params: str) -> str | None:
@@ -87,26 +92,19 @@ def _right_form(params: str) -> str | None:
     return f"""params are JSON: '{{"{found[1]}": "…"}}'""" if found else None
 
 
-def _enqueue_one(
-    settings: Settings,
-    type_: str,
-    params: str,
-    options: dict[str, Any],
-    as_json: bool,
-    connect_wait: float,
-) -> None:
+def _enqueue_one(settings: Settings, task: Task, as_json: bool, connect_wait: float) -> None:
     from ..enqueueing import enqueue as add
     from ..payload import loads_strict
     from ..store import overview
 
     try:
-        value = loads_strict(params)
+        params = loads_strict(task.params)
     except InvalidTask as error:
-        error.hint = error.hint or _right_form(params)
+        error.hint = error.hint or _right_form(task.params)
         raise
     with connection(settings, "enqueue", connect_wait) as conn:
-        task_id = add(conn, type_, value, **options)
-        done = task_id is None and overview.is_completed(conn, options["key"])
+        task_id = add(conn, task.type, params, **task.options)
+        done = task_id is None and overview.is_completed(conn, task.options["key"])
     if task_id is None:
         problems.notice("already done" if done else "already queued", settings)
     if as_json:

@@ -20,6 +20,7 @@ from .params import (
     Count,
     Duration,
     Keep,
+    Kind,
     Priorities,
     Queues,
     Share,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNSAFE = frozenset({"no-timer", "no-kill"})
+
+
+def _usual(name: str, kind: Kind, default: str, help: str) -> Callable[[_F], _F]:
+    """An option with a default that its help shows."""
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
 
 _OPTIONS = (
     click.option(
@@ -54,48 +61,17 @@ _OPTIONS = (
         multiple=True,
         help="Rank of a type in the place of its tasks' own: 0 first, 9 last.",
     ),
-    click.option(
-        "--fair",
-        type=Share(),
-        default="0.05",
-        show_default=True,
-        help="Share of claims that ignore ranks.",
-    ),
-    click.option(
-        "--lease",
-        type=Duration(),
-        default="30s",
-        show_default=True,
-        help="How long a claim is good for.",
-    ),
+    _usual("--fair", Share(), "0.05", "Share of claims that ignore ranks."),
+    _usual("--lease", Duration(), "30s", "How long a claim is good for."),
     click.option("--renew", type=Duration(), help="Time between renewals (default: lease/6)."),
-    click.option(
-        "--backoff",
-        type=Backoffs(),
-        default="1s:64s",
-        show_default=True,
-        help="First delay and cap after a failure.",
-    ),
-    click.option(
-        "--grace",
-        type=Duration(),
-        default="25s",
-        show_default=True,
-        help="What running tasks get at a stop.",
-    ),
-    click.option(
-        "--timeout",
-        type=Duration(),
-        default="1h",
-        show_default=True,
-        help="Time limit of a task without its own; 0: none.",
-    ),
-    click.option(
+    _usual("--backoff", Backoffs(), "1s:64s", "First delay and cap after a failure."),
+    _usual("--grace", Duration(), "25s", "What running tasks get at a stop."),
+    _usual("--timeout", Duration(), "1h", "Time limit of a task without its own; 0: none."),
+    _usual(
         "--poll",
-        type=Duration(SHORTEST_POLL_SECONDS),
-        default="1s",
-        show_default=True,
-        help="How often to look for work without being told of any.",
+        Duration(SHORTEST_POLL_SECONDS),
+        "1s",
+        "How often to look for work without being told of any.",
     ),
     click.option("--no-listen", is_flag=True, help="Poll only, as behind some poolers."),
     click.option(
@@ -108,24 +84,17 @@ _OPTIONS = (
         type=Size(),
         help="Replace one that has grown larger, between tasks; as 512MB.",
     ),
-    click.option(
-        "--boot-timeout",
-        type=Duration(0.1),
-        default="60s",
-        show_default=True,
-        help="How long a worker may take to get ready.",
-    ),
+    _usual("--boot-timeout", Duration(0.1), "60s", "How long a worker may take to get ready."),
     click.option(
         "--preload",
         is_flag=True,
         help="Import the app once, before the fork: its memory is shared, and HUP brings no new code.",
     ),
-    click.option(
+    _usual(
         "--keep-receipts",
-        type=Keep(),
-        default="90d",
-        show_default=True,
-        help="How long keys of completed tasks are remembered, or `forever`.",
+        Keep(),
+        "90d",
+        "How long keys of completed tasks are remembered, or `forever`.",
     ),
     click.option(
         "--metrics",
@@ -138,13 +107,7 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         help="Write it there every 15 s, for a textfile collector.",
     ),
-    click.option(
-        "--connection-lifetime",
-        type=Duration(1.0),
-        default="30m",
-        show_default=True,
-        help="Connections are replaced at this age.",
-    ),
+    _usual("--connection-lifetime", Duration(1.0), "30m", "Connections are replaced at this age."),
 )
 
 

@@ -1,9 +1,12 @@
 """`runner init`: the schema."""
 
+import sys
+
 import click
 
+from ..terminal import is_terminal
 from . import output, problems
-from .database import connect_wait, connection, on_terminal
+from .database import connect_wait, connection
 from .settings import Settings
 
 
@@ -26,7 +29,7 @@ def init(settings: Settings, /, as_sql: bool, dry_run: bool, connect_wait: float
         if not (missing and dry_run):
             schema.check(conn)
         name = conn.info.dbname
-    if dry_run or on_terminal() or settings.verbosity > 0:
+    if dry_run or is_terminal(sys.stderr) or settings.verbosity > 0:
         would = "would create" if dry_run else "created"
         what = f"{would} the schema runner" if missing else "the schema runner is there"
         problems.notice(f"{what} (database {name}, version {schema.VERSION})", settings)

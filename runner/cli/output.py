@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import RunnerError
+from ..terminal import is_terminal
 from ..text import safe
 from ..units import duration
 
@@ -39,14 +40,6 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if (change := getattr(stream, "reconfigure", None)) is not None:
             change(errors="backslashreplace")
-
-
-def on_terminal() -> bool:
-    """Whether stdout is one."""
-    try:
-        return sys.stdout.isatty()
-    except ValueError:
-        return False
 
 
 def write(text: str) -> None:
@@ -108,7 +101,7 @@ def write_rows(
     names: Sequence[str], records: Iterable[Record], *, title: str | None = None
 ) -> None:
     """Records under their names; `…_seconds` and `rss` are made readable on a terminal only."""
-    if on_terminal():
+    if is_terminal(sys.stdout):
         _write_table(names, list(records), title)
     else:
         coming = iter(records)

@@ -1,10 +1,11 @@
 """A progress bar on stderr, where that is a terminal; elsewhere nothing."""
 
+import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .database import on_terminal
+from ..terminal import is_terminal
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Progress:
     def __init__(self, what: str, total: int | None, settings: Settings) -> None:
         self._what = what
         self._total = total
-        self._shown = on_terminal() and settings.verbosity >= 0
+        self._shown = is_terminal(sys.stderr) and settings.verbosity >= 0
         self._bar: rich.progress.Progress | None = None
         self._count = 0
         self._next_at = 0.0

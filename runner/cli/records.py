@@ -4,9 +4,11 @@ number of 5,000 digits, is more than Python's json takes."""
 import itertools
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..terminal import is_terminal
 from ..text import safe
 from . import output, problems
 from .settings import Settings
@@ -26,7 +28,7 @@ def write_tasks(records: Iterable[Record], limit: int, as_json: bool, settings: 
     shown = _limited(records, limit, settings)
     if as_json:
         write_json_lines(shown)
-    elif output.on_terminal():
+    elif is_terminal(sys.stdout):
         from . import tables
 
         tables.write(tables.tasks(tables.now()), [dict(one) for one in shown])

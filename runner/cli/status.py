@@ -1,11 +1,13 @@
 """`runner status`: what waits, what runs, what is dead."""
 
+import sys
 from typing import Any
 
 import click
 
 from ..errors import NothingChanged, UsageError
 from ..operating.board import STATES
+from ..terminal import is_terminal
 from ..text import safe
 from ..units import parse_duration
 from . import output, problems
@@ -116,7 +118,7 @@ def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:
 
 
 def _show(seen: dict[str, Any]) -> None:
-    if output.on_terminal():
+    if is_terminal(sys.stdout):
         from . import tables
 
         now = tables.now()

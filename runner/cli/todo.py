@@ -8,7 +8,8 @@ import click
 
 from .. import app
 from ..errors import ConfigError, RunnerError
-from ..operating.scaffold import Missing, scaffold
+from ..operating.scaffold import SAMPLE_CHARACTERS, Missing, scaffold
+from ..terminal import is_terminal
 from ..text import safe
 from . import output, problems, records
 from .choosing import Limit
@@ -18,7 +19,6 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..store.tasks import Connection, Record
 
-SAMPLE_CHARACTERS = 200  # of params, where people read them
 TITLES = {"unknown": "not implemented", "failing": "failing now", "dead": "dead"}
 COLUMNS = {
     "unknown": ("type", "count", "first_seen", "sample"),
@@ -112,7 +112,7 @@ def app_types(settings: Settings) -> set[str] | None:
 
 def _show(board: "list[Record]") -> None:
     rows = [one | {"sample": safe(one["sample"] or "", SAMPLE_CHARACTERS)} for one in board]
-    if not output.on_terminal():
+    if not is_terminal(sys.stdout):
         names = dict.fromkeys(name for columns in COLUMNS.values() for name in columns)
         output.write_rows(("kind", *names), rows)
         return

@@ -75,7 +75,7 @@ def _line(status: dict[str, Any], meter: Meter) -> str:
 
 
 def picture(url: str, path: str) -> None:
-    """Write the view as an SVG; FileError where that cannot be."""
+    """Write the view as an SVG; UsageError where that cannot be."""
     from ..console.gather import Gatherer
     from ..console.picture import svg
     from ..console.scene import Scene

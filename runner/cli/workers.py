@@ -1,8 +1,11 @@
 """`runner workers`: one row a worker."""
 
+import sys
+
 import click
 
 from ..operating import hosts
+from ..terminal import is_terminal
 from . import output, problems
 from .database import connect_wait, connection
 from .settings import Settings
@@ -31,7 +34,7 @@ def workers(settings: Settings, /, by_host: bool, as_json: bool, connect_wait: f
         found, columns = hosts.by_host(found), hosts.COLUMNS
     if as_json:
         output.write_json_lines(found)
-    elif output.on_terminal():
+    elif is_terminal(sys.stdout):
         from . import tables
 
         tables.write(tables.hosts() if by_host else tables.workers(), found)

@@ -11,22 +11,21 @@ import signal
 import socket
 import time
 from collections import deque
-from dataclasses import replace
 
 from ..clock import now
 from ..loglines import as_text
 from ..terminal import Terminal, speaks_unicode
 from ..text import error_text
 from ..wire import Kind, Order
+from .deeds import Deeds
 from .display import Display
 from .fleet import Fleet
 from .intake import take_answer, take_feed, take_trouble
 from .keys import Keys
-from .picture import svg
 from .scene import Scene
 from .snapshot import Record
 from .source import Source
-from .state import Circumstances, Deed, State, press
+from .state import State
 from .view import render
 
 KEPT_LINES = 1000
@@ -51,6 +50,7 @@ class App:
             State(), host=socket.gethostname(), owns_fleet=fleet is not None, log=self.log
         )
         self.display = Display(terminal)
+        self.deeds = Deeds(self.scene, source, fleet, terminal)
         self.keys = Keys()
         self.over = False
         self.suspended = False
@@ -195,7 +195,7 @@ class App:
                 self.suspended = False
 
     def read_keys(self) -> None:
-        """Each key changes the state, and may lead to a deed."""
+        """What was typed counts at once."""
         if self.terminal.fd in self._ready:
             typed = self.keys.feed(self.terminal.read())
         else:
@@ -204,47 +204,9 @@ class App:
             self._drawn_at, self._stale = 0.0, True
             if key == "redraw":
                 self.display.redraw()
-                continue
-            about = self._circumstances()
-            self.scene.state, deed = press(self.scene.state, key, about)
-            if deed is not None:
-                self.do(deed)
-
-    def _circumstances(self) -> Circumstances:
-        at = now()
-        return Circumstances(
-            at,
-            self.scene.rows(at),
-            self.scene.running(),
-            self.scene.stopping() is not None,
-            self.fleet is not None,
-            self.fleet.grace_seconds if self.fleet else 0.0,
-        )
-
-    def do(self, deed: Deed) -> None:
-        """What a key led to."""
-        if deed.verb == "leave":
-            self.over = True
-        elif deed.verb == "stop":
-            if self.fleet is not None:
-                self.fleet.stop()
-        elif deed.verb == "picture":
-            self.save_picture()
-        else:
-            self.source.ask({"ask": deed.verb} | deed.values)
-
-    def save_picture(self) -> None:
-        """What stands on the screen, as a file."""
-        name = time.strftime("runner-%Y%m%d-%H%M%S.svg")
-        scene = replace(self.scene, state=replace(self.scene.state, note=None))
-        width, height = self.terminal.size()
-        try:
-            with open(name, "w", encoding="utf-8") as file:
-                file.write(svg(scene, now(), time.time(), width=width, height=height))
-            said = f"saved as {name}"
-        except OSError as error:
-            said = f"cannot write {name}: {error.strerror}"
-        self.scene.state = self.scene.state.noting(said, now())
+            else:
+                self.deeds.press(key)
+        self.over = self.over or self.deeds.left
 
     # -- what comes in ----------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from ..loglines import clock_of, message_of, speaker_of
 from . import cells, columns
 from .alerts import alerts
 from .header import counts, speed, title_bar, wrapped
+from .layout import Section, laid_out, scrolled
 from .pages import detail_lines, footer, help_lines
-from .room import Section, laid_out, scrolled
 from .scene import Scene
 from .snapshot import Record
 from .state import Row, at_cursor

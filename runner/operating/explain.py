@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..text import one_line, safe
+from ..text import one_line, plural, safe
 from ..units import duration
 from . import interruptions
 from .circumstances import Facts
@@ -253,7 +253,7 @@ def _last(facts: Facts) -> str:
 def _tasks(count: int) -> str:
     if count > MANY:
         return f"more than {MANY} tasks"
-    return "1 task" if count == 1 else f"{count} tasks"
+    return plural(count, "task")
 
 
 def _start() -> str:

@@ -25,48 +25,8 @@ def nothing() -> str:
 
 def _lines(seen: Record, totals: Sequence[Record]) -> Iterator[str]:
     yield from _family("up", "gauge", "Whether the database answered.", [("", {}, 1.0)])
-    yield from _family(
-        "tasks",
-        "gauge",
-        "Tasks by queue and state.",
-        [
-            ("", {"queue": one["name"], "state": state}, one[state])
-            for one in seen["queues"]
-            for state in STATES
-        ],
-    )
-    yield from _family(
-        "type_tasks",
-        "gauge",
-        "Tasks by type and state.",
-        [
-            ("", {"type": one["name"], "state": state}, one[state])
-            for one in seen["types"]
-            for state in STATES
-        ],
-    )
-    yield from _family(
-        "oldest_ready_seconds",
-        "gauge",
-        "For how long the oldest ready task of a queue has been due; 0 where none is.",
-        [("", {"queue": one["name"]}, one["oldest_ready_seconds"] or 0) for one in seen["queues"]],
-    )
-    yield from _family(
-        "unknown_tasks",
-        "gauge",
-        "Ready tasks of types that no living worker has a handler for.",
-        [("", {"type": one["name"]}, one["unknown"]) for one in seen["types"]],
-    )
-    yield from _family(
-        "paused",
-        "gauge",
-        "1 for a queue or type that is paused.",
-        [
-            ("", {kind: one["name"]}, float(one["paused_until"] is not None))
-            for kind, ones in (("queue", seen["queues"]), ("type", seen["types"]))
-            for one in ones
-        ],
-    )
+    yield from _tasks(seen["queues"], seen["types"])
+    yield from _obstacles(seen["queues"], seen["types"])
     for name, text in (
         ("retried", "Waiting tasks that have failed before."),
         ("lost_leases", "Tasks whose last attempt lost its lease."),
@@ -80,6 +40,46 @@ def _lines(seen: Record, totals: Sequence[Record]) -> Iterator[str]:
     )
     yield from _workers(seen["workers"])
     yield from _totals(totals)
+
+
+def _tasks(queues: Sequence[Record], types: Sequence[Record]) -> Iterator[str]:
+    """How many there are, and how long they wait."""
+    for name, text, kind, ones in (
+        ("tasks", "Tasks by queue and state.", "queue", queues),
+        ("type_tasks", "Tasks by type and state.", "type", types),
+    ):
+        counts = [
+            ("", {kind: one["name"], "state": state}, one[state])
+            for one in ones
+            for state in STATES
+        ]
+        yield from _family(name, "gauge", text, counts)
+    yield from _family(
+        "oldest_ready_seconds",
+        "gauge",
+        "For how long the oldest ready task of a queue has been due; 0 where none is.",
+        [("", {"queue": one["name"]}, one["oldest_ready_seconds"] or 0) for one in queues],
+    )
+
+
+def _obstacles(queues: Sequence[Record], types: Sequence[Record]) -> Iterator[str]:
+    """What keeps tasks from being claimed."""
+    yield from _family(
+        "unknown_tasks",
+        "gauge",
+        "Ready tasks of types that no living worker has a handler for.",
+        [("", {"type": one["name"]}, one["unknown"]) for one in types],
+    )
+    yield from _family(
+        "paused",
+        "gauge",
+        "1 for a queue or type that is paused.",
+        [
+            ("", {kind: one["name"]}, float(one["paused_until"] is not None))
+            for kind, ones in (("queue", queues), ("type", types))
+            for one in ones
+        ],
+    )
 
 
 def _workers(workers: Sequence[Record]) -> Iterator[str]:

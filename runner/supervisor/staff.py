@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ..clock import now
 from ..config import FleetConfig
+from ..text import plural
 from ..wire import Order
 from .course import Course
 from .family import Family
@@ -81,7 +82,7 @@ class Staff:
     def _tell_no_room(self, role: Role, error: OSError) -> None:
         """Say so once, and again when other numbers run."""
         running = len(self.family.workers())
-        run = "1 worker runs" if running == 1 else f"{running} workers run"
+        run = f"{plural(running, 'worker')} run{'s' if running == 1 else ''}"
         text = f"cannot start another {role.name} ({error.strerror}); {run}"
         level = "debug" if text == self._no_room_told else "warning"
         self._no_room_told = text

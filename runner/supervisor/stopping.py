@@ -4,6 +4,7 @@ import signal
 
 from ..clock import now
 from ..config import FleetConfig
+from ..text import plural
 from ..wire import Order
 from .course import Course
 from .family import Family
@@ -59,7 +60,7 @@ class Stopping:
         text = f"stopping ({self.course.reason})"
         self.notify.stopping(text)
         if busy:
-            who = "1 task has" if busy == 1 else f"{busy} tasks have"
+            who = f"{plural(busy, 'task')} {'has' if busy == 1 else 'have'}"
             text += f": {who} up to {self.config.grace_seconds:g} s"
         self.log.info("stopping", text + (", again to force" if self.on_terminal else ""))
 

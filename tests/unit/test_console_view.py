@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from runner.console.layout import divide, share
 from runner.console.picture import svg
-from runner.console.room import divide, share
 from runner.console.state import Circumstances, Deed, Question, State, press
 from runner.console.view import render
 from runner.operating.hosts import by_host
