@@ -173,15 +173,14 @@ def preload(config: FleetConfig, settings: Settings) -> None:
 
 def warn_of_connections(conn: "Connection", config: FleetConfig, settings: Settings) -> None:
     """Tell the arithmetic where a fleet needs more connections than are free; it runs with fewer."""
-    from ..store import overview
+    from ..store.doctor import connections
 
-    facts = overview.server_facts(conn)
+    seen = connections(conn, config.helpers)
     needed = config.procs + config.helpers
-    if needed > facts.free:
+    if needed > seen.free:
         problems.tell(
             f"runner: warning: {config.procs} workers need {needed} connections"
-            f" ({config.procs} + {config.helpers}), {facts.free} are free: max_connections"
-            f" {facts.max_connections}, {facts.reserved} reserved, {facts.used} in use",
+            f" ({config.procs} + {config.helpers}), {seen.free} are free: {seen.told()}",
             settings,
         )
 

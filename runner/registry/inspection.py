@@ -15,6 +15,7 @@ Run = Callable[[Any, Task], Any]
 
 
 def name_of(handler: Any) -> str:
+    """What a handler is called: by its class attribute `name` that is no field, else by its own name."""
     if isinstance(handler, type):
         given = vars(handler).get("name")
         if isinstance(given, str) and not (is_model(handler) and "name" in field_names(handler)):
@@ -79,6 +80,7 @@ def _check_plain(what: str, handler: Any) -> None:
 
 
 def is_async(handler: Any) -> bool:
+    """Whether calling it gives a coroutine or an asynchronous generator instead of doing anything."""
     return _is(inspect.iscoroutinefunction, handler) or _is(inspect.isasyncgenfunction, handler)
 
 
@@ -121,6 +123,7 @@ def _signature(handler: Any) -> inspect.Signature | None:
 
 
 def place_of(handler: Any) -> str:
+    """`file:line` of its source, for messages; the module where there is no source."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     try:

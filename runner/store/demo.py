@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row, scalar_row
 
 from ..errors import Busy
-from .sql import query
+from .sql import column, query, records, value
 
 BATCH = 5000
 
@@ -18,9 +17,8 @@ def prepare(conn: psycopg.Connection[Any], params: Sequence[str]) -> None:
 
     The lock is the session's: keep the connection open until the end.
     """
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        if not cursor.execute(query("demo_lock")).fetchone():
-            raise Busy("another demo is running")
+    if not value(conn, "demo_lock"):
+        raise Busy("another demo is running")
     with conn.transaction():
         conn.execute(query("demo_prepare"))
         for start in range(0, len(params), BATCH):
@@ -42,8 +40,7 @@ def write(
 
 def done(conn: psycopg.Connection[Any]) -> int:
     """How many files are done."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return int(cursor.execute(query("demo_done")).fetchone() or 0)
+    return int(value(conn, "demo_done") or 0)
 
 
 def waiting(conn: psycopg.Connection[Any]) -> tuple[int, float]:
@@ -54,14 +51,9 @@ def waiting(conn: psycopg.Connection[Any]) -> tuple[int, float]:
 
 def busy_workers(conn: psycopg.Connection[Any], parent: int) -> list[int]:
     """Process ids of workers of this parent that hold a task."""
-    values = {"parent": parent, "host": socket.gethostname()}
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return cursor.execute(query("demo_workers"), values).fetchall()
+    return column(conn, "demo_workers", {"parent": parent, "host": socket.gethostname()})
 
 
 def summary(conn: psycopg.Connection[Any]) -> dict[str, Any]:
     """Files, rows, lost, doubled, processes, seconds, tasks per second."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query("demo_summary")).fetchone()
-    assert found is not None
-    return found
+    return records(conn, "demo_summary")[0]

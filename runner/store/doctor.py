@@ -6,12 +6,12 @@ from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import class_row
 
 from ..operating.diagnosis import Finding, queue, server, tables, warn
 from . import schema
 from .bounded import is_pooled
-from .sql import query
+from .sql import query, value
 
 Connection = psycopg.Connection[Any]
 Fact = TypeVar("Fact")
@@ -38,6 +38,11 @@ def examine(conn: Connection, plan: Plan) -> Iterator[Finding]:
             )
 
 
+def connections(conn: Connection, helpers: int) -> server.Connections:
+    """How many connections there are, and who wants them; each fleet `helpers` beside its workers."""
+    return _one(conn, "doctor_connections", server.Connections, {"helpers": helpers})
+
+
 def shipped_shape() -> dict[str, str]:
     """The schema of this program, a line for each thing in it; made by `python -m tests.shape`."""
     text = (resources.files(__package__) / SHAPE).read_text("utf-8")
@@ -61,9 +66,7 @@ def _surroundings(conn: Connection, plan: Plan) -> Iterator[Finding]:
 
 
 def _connections(conn: Connection, plan: Plan) -> Iterator[Finding]:
-    values = {"helpers": plan.helpers}
-    facts = _one(conn, "doctor_connections", server.Connections, values)
-    yield server.connections(facts, plan.procs, plan.helpers)
+    yield server.connections(connections(conn, plan.helpers), plan.procs, plan.helpers)
 
 
 def _rights(conn: Connection, plan: Plan) -> Iterator[Finding]:
@@ -82,8 +85,7 @@ def _tables(conn: Connection, plan: Plan) -> Iterator[Finding]:
 
 def _snapshots(conn: Connection, plan: Plan) -> Iterator[Finding]:
     yield tables.snapshots(_all(conn, "doctor_snapshots", tables.Holder))
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        hidden = server.hidden(cursor.execute(query("doctor_hidden_sessions")).fetchone() or 0)
+    hidden = server.hidden(value(conn, "doctor_hidden_sessions") or 0)
     if hidden is not None:
         yield hidden
 

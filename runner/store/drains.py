@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import namedtuple_row, scalar_row
+from psycopg.rows import namedtuple_row
 
 from ..config import FleetConfig
-from .sql import query
+from .sql import query, value
 
 
 @dataclass
@@ -27,8 +27,7 @@ class Left:
 
 def clock(conn: psycopg.Connection[Any]) -> datetime:
     """The database's clock."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        found = cursor.execute(query("clock")).fetchone()
+    found = value(conn, "clock")
     assert isinstance(found, datetime)
     return found
 
@@ -36,8 +35,7 @@ def clock(conn: psycopg.Connection[Any]) -> datetime:
 def runnable(conn: psycopg.Connection[Any], queues: Sequence[str] | None, bound: int) -> int:
     """How many ready, unpaused tasks there are, known type or not, counted up to a bound."""
     values = {"queues": queues, "types": None, "bound": bound}
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return int(cursor.execute(query("runnable"), values).fetchone() or 0)
+    return int(value(conn, "runnable", values) or 0)
 
 
 def take_lock(

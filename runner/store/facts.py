@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from psycopg.rows import dict_row
-
 from ..operating.circumstances import Facts, Holder, Pause, Staff
 from ..operating.explain import MANY, Gone
-from .sql import query
+from .sql import records
 from .tasks import Connection, fate, utc
 
 STAFF = ("workers", "serving", "knowing", "able", "idle", "fit", "leaving")
@@ -14,10 +12,9 @@ STAFF = ("workers", "serving", "knowing", "able", "idle", "fit", "leaving")
 
 def facts(conn: Connection, task_id: int) -> Facts | Gone:
     """The task with all that bears on it, or what became of it."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(query("explain_facts"), {"id": task_id, "bound": MANY + 1}).fetchone()
-    if row is not None:
-        return _facts(task_id, row)
+    found = records(conn, "explain_facts", {"id": task_id, "bound": MANY + 1})
+    if found:
+        return _facts(task_id, found[0])
     gone = fate(conn, task_id)
     return Gone(task_id, gone.issued(task_id), gone.how, gone.who, gone.at)
 

@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from ..operating.board import overview as board
 from ..operating.rates import rates
 from . import overview, tallies, todo
-from .sql import query
+from .sql import records
 
 Record = dict[str, Any]
 Here = Callable[[], Collection[str] | None]
@@ -52,14 +51,9 @@ def _known(
 
 def last_dead(conn: psycopg.Connection[Any], limit: int) -> list[Record]:
     """The tasks that died last: id, type, queue, attempt, cause, last_error, dead_seconds."""
-    return _records(conn, "last_dead", limit)
+    return records(conn, "last_dead", {"limit": limit})
 
 
 def failing(conn: psycopg.Connection[Any], limit: int) -> list[Record]:
     """What failed and will be tried again: type, count, cause, error, next_try_seconds."""
-    return _records(conn, "failing_now", limit)
-
-
-def _records(conn: psycopg.Connection[Any], name: str, limit: int) -> list[Record]:
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query(name), {"limit": limit}).fetchall()
+    return records(conn, "failing_now", {"limit": limit})

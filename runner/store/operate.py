@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.rows import class_row, dict_row, scalar_row
+from psycopg.rows import class_row
 
-from .sql import query
+from .sql import column, query, records
 from .tasks import Connection, Filter, Record, ids, states, with_zones
 
 CHUNK = 1000
@@ -83,9 +83,8 @@ def pause(
     """Keep a queue, a type, or a type in a queue from being claimed; neither time: until resumed.
     None where that time is over."""
     values = {"queue": queue, "type": task_type, "until": until, "delay": delay, "who": who}
-    with conn.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query("pause"), values).fetchone()
-    return None if found is None else with_zones(found, ("paused_until",))
+    made = records(conn, "pause", values)
+    return with_zones(made[0], ("paused_until",)) if made else None
 
 
 def resume(conn: Connection, queue: str | None, task_type: str | None) -> list[Record]:
@@ -107,8 +106,7 @@ def alive(conn: Connection, host: str | None = None) -> Alive:
 
 
 def _resume(conn: Connection, name: str, values: Record) -> list[Record]:
-    with conn.cursor(row_factory=dict_row) as cursor:
-        ended = cursor.execute(query(name), values).fetchall()
+    ended = records(conn, name, values)
     _wake(conn, MANY if ended else 0)
     return ended
 
@@ -121,8 +119,7 @@ def _wake(conn: Connection, count: int) -> None:
 def _change(conn: Connection, name: str, values: dict[str, Any]) -> list[int]:
     for attempt in range(COLLISION_TRIES):
         try:
-            with conn.cursor(row_factory=scalar_row) as cursor:
-                return cursor.execute(query(name), values).fetchall()
+            return column(conn, name, values)
         except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
             if attempt == COLLISION_TRIES - 1:
                 raise

@@ -15,7 +15,7 @@ from ..observing import Lease
 from ..places import Kind
 from ..wire import How
 from . import ending
-from .sql import query
+from .sql import column, query, value
 
 SWEPT = "lease expired"
 
@@ -52,8 +52,7 @@ def promote(conn: psycopg.Connection[Any], failed_before: datetime | None = None
 
 
 def _lock(conn: psycopg.Connection[Any]) -> bool:
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return bool(cursor.execute(query("try_pass_lock")).fetchone())
+    return bool(value(conn, "try_pass_lock"))
 
 
 def leases(conn: psycopg.Connection[Any]) -> list[Lease[UUID]]:
@@ -153,12 +152,11 @@ def retry_within(
 
 
 def known_types(conn: psycopg.Connection[Any]) -> set[str]:
-    """The types that living workers anywhere have handlers for."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(query("known_types")))
+    """The types that workers anywhere have handlers for, those included whose lease has ended: an outage
+    makes no type unknown."""
+    return set(column(conn, "known_types"))
 
 
 def types_of(conn: psycopg.Connection[Any], runner_id: UUID) -> set[str]:
     """The types that the workers of one parent have handlers for."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(query("types_of"), {"runner_id": runner_id}))
+    return set(column(conn, "types_of", {"runner_id": runner_id}))

@@ -5,10 +5,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import scalar_row
 
 from ..errors import SchemaMismatch
-from .sql import query
+from .sql import value
 
 VERSION = 4
 
@@ -25,11 +24,8 @@ def install(conn: psycopg.Connection[Any]) -> None:
 
 def version(conn: psycopg.Connection[Any]) -> int | None:
     """The schema's version; None where there is none."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        if not cursor.execute(query("has_schema")).fetchone():
-            return None
-        found: int | None = cursor.execute(query("schema_version")).fetchone()
-        return found
+    found: int | None = value(conn, "schema_version") if value(conn, "has_schema") else None
+    return found
 
 
 def check(conn: psycopg.Connection[Any]) -> None:

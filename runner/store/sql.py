@@ -1,9 +1,15 @@
 """The named statements of `queries/*.sql` for psycopg; read when this is imported, before any fork."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row, scalar_row
 
 from ..statements import statements
 
+Text = sql.SQL | sql.Composed
 _STATEMENTS = statements()
 
 
@@ -15,3 +21,36 @@ def query(name: str) -> sql.SQL:
 def names() -> list[str]:
     """Every statement's name."""
     return list(_STATEMENTS)
+
+
+def records(
+    conn: psycopg.Connection[Any],
+    statement: str | Text,
+    values: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of a statement, or of the one of this name, each by the names of its columns."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_of(statement), values).fetchall()
+
+
+def column(
+    conn: psycopg.Connection[Any],
+    statement: str | Text,
+    values: Mapping[str, Any] | None = None,
+) -> list[Any]:
+    """The first column of its rows."""
+    with conn.cursor(row_factory=scalar_row) as cursor:
+        return cursor.execute(_of(statement), values).fetchall()
+
+
+def value(
+    conn: psycopg.Connection[Any],
+    statement: str | Text,
+    values: Mapping[str, Any] | None = None,
+) -> Any:
+    """The first column of its only row; None where there is no row."""
+    return next(iter(column(conn, statement, values)), None)
+
+
+def _of(statement: str | Text) -> Text:
+    return query(statement) if isinstance(statement, str) else statement

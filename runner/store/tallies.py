@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row, scalar_row
 
 from ..tally import Tally
-from .sql import query
+from .sql import query, records, value
 
 Record = dict[str, Any]
 RECENT_MINUTES = 6  # whole ones, and the one that has begun
@@ -39,18 +38,15 @@ def fold(conn: psycopg.Connection[Any]) -> None:
 
 def recent(conn: psycopg.Connection[Any], minutes: int = RECENT_MINUTES) -> list[Record]:
     """One record a type and minute, of the last `minutes`, with `began_seconds_ago`."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query("recent_tallies"), {"minutes": minutes}).fetchall()
+    return records(conn, "recent_tallies", {"minutes": minutes})
 
 
 def totals(conn: psycopg.Connection[Any]) -> list[Record]:
     """One record a type, of all time."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query("total_tallies")).fetchall()
+    return records(conn, "total_tallies")
 
 
 def counted_seconds(conn: psycopg.Connection[Any]) -> float | None:
     """For how long somebody has been counting; None where no fleet runs."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        found: float | None = cursor.execute(query("counted_seconds")).fetchone()
-        return found
+    found: float | None = value(conn, "counted_seconds")
+    return found

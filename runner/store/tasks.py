@@ -6,9 +6,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import dict_row, scalar_row
 
-from .sql import query
+from .sql import column, query, records, value
 
 Connection = psycopg.Connection[Any]
 Record = dict[str, Any]
@@ -53,8 +52,7 @@ def tasks(
     statement = query("tasks").format(chosen=query("chosen"), more=more)
     while limit is None or limit > 0:
         size = PAGE if limit is None else min(PAGE, limit)
-        with conn.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(statement, asdict(chosen) | {"limit": size}).fetchall()
+        found = records(conn, statement, asdict(chosen) | {"limit": size})
         yield from map(_finished, found)
         if len(found) < size:
             return
@@ -65,20 +63,18 @@ def tasks(
 def count(conn: Connection, chosen: Filter) -> int:
     """How many tasks a filter means."""
     statement = query("count_tasks").format(chosen=query("chosen"))
-    return int(_scalars(conn, statement, asdict(chosen))[0])
+    return int(value(conn, statement, asdict(chosen)))
 
 
 def ids(conn: Connection, chosen: Filter, limit: int) -> list[int]:
     """The first so many of them."""
     statement = query("chosen_ids").format(chosen=query("chosen"))
-    return _scalars(conn, statement, asdict(chosen) | {"limit": limit})
+    return column(conn, statement, asdict(chosen) | {"limit": limit})
 
 
 def fate(conn: Connection, task_id: int) -> Fate:
     """What became of an id."""
-    with conn.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query("fate"), {"id": task_id}).fetchone()
-    assert found is not None
+    found = records(conn, "fate", {"id": task_id})[0]
     return Fate(**found | {"at": utc(found["at"])})
 
 
@@ -102,8 +98,3 @@ def with_zones(record: Record, names: Sequence[str]) -> Record:
 
 def _finished(record: Record) -> Record:
     return with_zones(record, TIMES)
-
-
-def _scalars(conn: Connection, statement: sql.Composed, values: Record) -> list[int]:
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return cursor.execute(statement, values).fetchall()

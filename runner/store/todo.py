@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
-from psycopg.rows import class_row, dict_row, scalar_row
+from psycopg.rows import class_row
 
 from ..operating import interruptions
 from ..operating.scaffold import Field
-from .sql import query
+from .sql import column, query, records
 from .tasks import Connection, Record, with_zones
 
 TIMES = ("first_seen", "next_try", "last_failed_at")
@@ -14,8 +14,7 @@ TIMES = ("first_seen", "next_try", "last_failed_at")
 
 def living_types(conn: Connection) -> set[str]:
     """The types that workers whose lease holds have handlers for."""
-    with conn.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(query("living_types")))
+    return set(column(conn, "living_types"))
 
 
 def unknown(conn: Connection, known: Collection[str]) -> list[Record]:
@@ -42,9 +41,7 @@ def fields(conn: Connection, task_type: str) -> list[Field]:
 
 
 def _rows(conn: Connection, name: str, values: Record) -> list[Record]:
-    with conn.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query(name), values).fetchall()
-    return [with_zones(row, TIMES) for row in found]
+    return [with_zones(row, TIMES) for row in records(conn, name, values)]
 
 
 def _with_samples(conn: Connection, rows: Sequence[Record]) -> list[Record]:

@@ -42,6 +42,18 @@ class Connections(NamedTuple):
         limits = [self.most - self.reserved, self.of_login, self.of_database]
         return min(limit for limit in limits if limit is not None)
 
+    @property
+    def free(self) -> int:
+        """How many more may be opened."""
+        return max(0, self.room - self.used)
+
+    def told(self) -> str:
+        """Every limit and what is left out of it, in words."""
+        limits = {"max_connections": self.most, "the login's limit": self.of_login}
+        limits |= {"the database's limit": self.of_database}
+        some = ", ".join(f"{name} {limit}" for name, limit in limits.items() if limit is not None)
+        return f"{some}, {self.reserved} reserved, {self.used} in use ({self.ours} by fleets)"
+
 
 class Right(NamedTuple):
     """Something that a kind of work needs, and whether this login may."""
@@ -117,11 +129,7 @@ def pooler(server: Server, pid_of_connection: int, in_transaction_mode: bool) ->
 def connections(seen: Connections, procs: int, helpers: int) -> Finding:
     """Whether the fleets that live, and one of `procs` workers, have room."""
     needed = procs + helpers
-    free = max(0, seen.room - seen.used)
-    limits = {"max_connections": seen.most, "the login's limit": seen.of_login}
-    limits |= {"the database's limit": seen.of_database}
-    told = ", ".join(f"{name} {limit}" for name, limit in limits.items() if limit is not None)
-    numbers = f"{told}, {seen.reserved} reserved, {seen.used} in use ({seen.ours} by fleets)"
+    free, numbers = seen.free, seen.told()
     if seen.wanted > max(0, seen.room - (seen.used - seen.ours)):
         return fail(
             "connections",

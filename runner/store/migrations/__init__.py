@@ -15,11 +15,10 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import scalar_row
 
 from ...errors import SchemaMismatch
 from .. import schema
-from ..sql import query
+from ..sql import query, value
 
 Connection = psycopg.Connection[Any]
 _NAME = re.compile(r"([0-9]{3})_\w+\.sql")
@@ -70,8 +69,7 @@ def _take(conn: Connection, step: Migration) -> bool:
     """One step in one transaction; False where somebody else has taken it meanwhile."""
     with conn.transaction():
         conn.execute(query("migration_patience"))
-        with conn.cursor(row_factory=scalar_row) as cursor:
-            before = cursor.execute(query("lock_version")).fetchone()
+        before = value(conn, "lock_version")
         if before is not None and before >= step.version:
             return False
         if before != step.version - 1:

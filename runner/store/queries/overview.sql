@@ -62,13 +62,6 @@ where (t.state = 'ready' or t.state = 'scheduled' and t.run_at <= clock_timestam
 group by t.queue, t.task_type
 order by t.queue, t.task_type;
 
--- name: server_facts
--- How many connections the server has for a fleet; everybody may see these.
-select current_setting('max_connections')::int as max_connections,
-       current_setting('superuser_reserved_connections')::int
-           + coalesce(current_setting('reserved_connections', true)::int, 0) as reserved,
-       (select coalesce(sum(numbackends), 0)::int from pg_stat_database) as used;
-
 -- name: receipt_of
 -- Whether a key was completed.
 select task_id from runner.receipt where idempotency_key = %(key)s;

@@ -51,7 +51,7 @@ where completed_at < clock_timestamp() - make_interval(secs => %(keep)s);
 delete from runner.pause where until <= clock_timestamp();
 
 -- name: known_types
--- The types that living workers anywhere have handlers for.
+-- The types that workers anywhere have handlers for, whether their lease holds or not.
 select distinct unnest(types) from runner.worker where role = 'worker';
 
 -- name: runnable
