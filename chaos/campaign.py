@@ -10,7 +10,7 @@ from itertools import count
 
 import psycopg
 
-from chaos.faults import FAULTS, Course, Fault
+from chaos.faults import FAULTS, Fault, Waits
 from chaos.feeder import MIX, Feeder, Food
 from chaos.schedule import Strike
 from chaos.stage import BACKOFF_CAP_SECONDS, LEASE_SECONDS, Missed, Stage
@@ -49,7 +49,7 @@ class Campaign:
     missed: Counter[str] = field(default_factory=Counter)
     last_at: float = 0.0
     quiet_since: float = 0.0
-    _due: list[tuple[float, int, str, Course]] = field(default_factory=list)
+    _due: list[tuple[float, int, str, Waits]] = field(default_factory=list)
     _number: Iterator[int] = field(default_factory=count)
     _looked_at: float = 0.0
 
@@ -75,7 +75,7 @@ class Campaign:
         took = time.monotonic() - begun
         return Result(self.struck, self.missed, took, settled, restarts, self._judge(feeder))
 
-    def _push(self, at: float, fault: str, course: Course) -> None:
+    def _push(self, at: float, fault: str, course: Waits) -> None:
         heapq.heappush(self._due, (at, next(self._number), fault, course))
 
     def _step(self, until: float) -> None:

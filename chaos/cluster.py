@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from chaos import hosts, server
+from chaos import hosts, server, witnesses
 from chaos.hosts import Host, Network
 from chaos.runners import Runner
 from chaos.server import Place, Server

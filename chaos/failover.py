@@ -11,15 +11,16 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
-from chaos import server
+from chaos import server, witnesses
 from chaos.feeder import Feeder, Food
+from chaos.patience import until
 from chaos.runners import Runner
 from chaos.server import Place, Server
 from chaos.witnesses import Judgement, Log, judge
@@ -28,7 +29,6 @@ DATABASE = "failover"
 OPTIONS = ("--procs", "4", "--lease", "5s", "--renew", "800ms", "--grace", "2s")
 FOOD = Food({"quick": 60, "grouped": 20, "slow": 20}, (0.0, 0.0), backlog=60, batch=10)
 STANDBY = "standby"
-PATIENCE_SECONDS = 60.0
 LAG_SECONDS = 0.5
 
 
@@ -50,8 +50,7 @@ def pair(synchronous: bool, binaries: Path | None = None) -> Iterator[tuple[Plac
         first.initialise()
         first.start()
         first.create(DATABASE)
-        with psycopg.connect(first.url(DATABASE), autocommit=True) as conn:
-            conn.execute("create table effect (task_id bigint, attempt int)")
+        witnesses.prepare(first.url(DATABASE))
         second = place.make("second")
         first.clone(second, STANDBY)
         second.start()
@@ -60,7 +59,7 @@ def pair(synchronous: bool, binaries: Path | None = None) -> Iterator[tuple[Plac
                 conn.execute(f"alter system set synchronous_standby_names = '{STANDBY}'")
                 conn.execute("select pg_reload_conf()")
             wanted = "sync" if synchronous else "async"
-            _until(lambda: _state(conn) == ("streaming", wanted), "the standby streams")
+            until(lambda: _state(conn) == ("streaming", wanted), "the standby streams")
         yield place, first, second
 
 
@@ -89,7 +88,7 @@ def failover(
         runner.start()
         feeder.start()
         try:
-            _until(lambda: _starts(log) > 50, "work")
+            until(lambda: _starts(log) > 50, "work")
             time.sleep(after_seconds)
             if not synchronous:
                 _lag(second)
@@ -98,13 +97,13 @@ def failover(
             begun, seen = time.monotonic(), _starts(log)
             undone = max(0, before - _effects(second))
             second.promote()
-            _until(lambda: _starts(log) > seen, "work after the promotion")
+            until(lambda: _starts(log) > seen, "work after the promotion")
             away = time.monotonic() - begun
             time.sleep(2)
             feeder.stop()
             with psycopg.connect(second.url(DATABASE), autocommit=True) as conn:
                 left = "select from runner.task where state <> 'dead' limit 1"
-                _until(lambda: not conn.execute(left).rowcount, "all done")
+                until(lambda: not conn.execute(left).rowcount, "all done")
                 log.follow()
                 judged = judge(conn, feeder.acknowledged, feeder.outside, log, [])
         finally:
@@ -130,14 +129,6 @@ def _effects(one: Server) -> int:
     with psycopg.connect(one.url(DATABASE), autocommit=True) as conn:
         row = conn.execute("select count(*) from effect").fetchone()
     return row[0] if row else 0
-
-
-def _until(fact: Callable[[], bool], why: str) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not fact():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {PATIENCE_SECONDS:.0f} s: {why}")
-        time.sleep(0.02)
 
 
 def main() -> int:

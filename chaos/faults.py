@@ -18,7 +18,7 @@ from chaos import processes, server
 from chaos.proxy import COMMIT_TAG, CutOnce, let_pass
 from chaos.stage import LEASE_SECONDS, Missed, Session, Stage
 
-Course = Iterator[float]  # seconds until it goes on
+Waits = Iterator[float]  # seconds until it goes on
 RESTART_SECONDS = 0.2
 
 
@@ -26,24 +26,24 @@ RESTART_SECONDS = 0.2
 class Fault:
     """What it does, and how often a minute it strikes in a soak."""
 
-    strike: Callable[[Stage, random.Random], Course]
+    strike: Callable[[Stage, random.Random], Waits]
     per_minute: float
 
 
-def kill_worker(stage: Stage, rng: random.Random) -> Course:
+def kill_worker(stage: Stage, rng: random.Random) -> Waits:
     pid = stage.child(rng, worker=True)
     _send(pid, signal.SIGKILL)
     yield 0.0
 
 
-def kill_helper(stage: Stage, rng: random.Random) -> Course:
+def kill_helper(stage: Stage, rng: random.Random) -> Waits:
     """Renewer, maintainer or log, or a worker that has not begun anything yet."""
     pid = stage.child(rng, worker=False)
     _send(pid, signal.SIGKILL)
     yield 0.0
 
 
-def kill_parent(stage: Stage, rng: random.Random) -> Course:
+def kill_parent(stage: Stage, rng: random.Random) -> Waits:
     runner = stage.runner(rng)
     with stage.lasting_on(runner):
         runner.kill()
@@ -51,7 +51,7 @@ def kill_parent(stage: Stage, rng: random.Random) -> Course:
         runner.start()
 
 
-def stop_runner(stage: Stage, rng: random.Random) -> Course:
+def stop_runner(stage: Stage, rng: random.Random) -> Waits:
     """A graceful stop, as in a deploy."""
     runner = stage.runner(rng)
     with stage.lasting_on(runner):
@@ -61,18 +61,18 @@ def stop_runner(stage: Stage, rng: random.Random) -> Course:
         runner.start()
 
 
-def freeze_parent(stage: Stage, rng: random.Random) -> Course:
+def freeze_parent(stage: Stage, rng: random.Random) -> Waits:
     runner = stage.runner(rng)
     with stage.lasting_on(runner):
         yield from _frozen([runner.pid], LEASE_SECONDS * rng.uniform(1, 3))
 
 
-def freeze_worker(stage: Stage, rng: random.Random) -> Course:
+def freeze_worker(stage: Stage, rng: random.Random) -> Waits:
     pid = stage.child(rng, worker=True)
     yield from _frozen([pid], LEASE_SECONDS * rng.uniform(0.2, 3))
 
 
-def freeze_both(stage: Stage, rng: random.Random) -> Course:
+def freeze_both(stage: Stage, rng: random.Random) -> Waits:
     """A parent with all that it has: as when a machine sleeps."""
     runner = stage.runner(rng)
     with stage.lasting_on(runner):
@@ -80,7 +80,7 @@ def freeze_both(stage: Stage, rng: random.Random) -> Course:
         yield from _frozen(family, LEASE_SECONDS * rng.uniform(1, 3))
 
 
-def freeze_busy(stage: Stage, rng: random.Random, *, whole: bool) -> Course:
+def freeze_busy(stage: Stage, rng: random.Random, *, whole: bool) -> Waits:
     """A fleet whose handlers are at work, until somebody else must have taken their tasks."""
     while not (busy := [one for one in stage.runners if one.alive and stage.is_busy(one)]):
         yield 0.1
@@ -90,19 +90,19 @@ def freeze_busy(stage: Stage, rng: random.Random, *, whole: bool) -> Course:
         yield from _frozen([runner.pid, *children], LEASE_SECONDS * CONTROL_LEASES)
 
 
-def restart_database(stage: Stage, rng: random.Random) -> Course:
+def restart_database(stage: Stage, rng: random.Random) -> Waits:
     _database_once(stage)
     stage.server.restart()
     yield 0.0
 
 
-def terminate_backend(stage: Stage, rng: random.Random) -> Course:
+def terminate_backend(stage: Stage, rng: random.Random) -> Waits:
     with stage.connect() as conn:
         _terminate_one(conn)
     yield 0.0
 
 
-def freeze_backend(stage: Stage, rng: random.Random) -> Course:
+def freeze_backend(stage: Stage, rng: random.Random) -> Waits:
     with stage.connect() as conn:
         row = conn.execute(A_BACKEND).fetchone()
     if row is None:
@@ -110,24 +110,24 @@ def freeze_backend(stage: Stage, rng: random.Random) -> Course:
     yield from _frozen([row[0]], LEASE_SECONDS * rng.uniform(0.05, 0.5))
 
 
-def cut_commit_reply(stage: Stage, rng: random.Random) -> Course:
+def cut_commit_reply(stage: Stage, rng: random.Random) -> Waits:
     """The server has committed, and its answer is lost with the connection."""
     yield from _cut_at(stage, rng, COMMIT_TAG, "<")
 
 
-def cut_commit(stage: Stage, rng: random.Random) -> Course:
+def cut_commit(stage: Stage, rng: random.Random) -> Waits:
     """The connection is lost before the COMMIT arrives."""
     yield from _cut_at(stage, rng, b"commit", ">")
 
 
-def cut_socket(stage: Stage, rng: random.Random) -> Course:
+def cut_socket(stage: Stage, rng: random.Random) -> Waits:
     proxy = stage.runner(rng, proxied=True).proxy
     if proxy is None or not proxy.cut(rng.choice):
         raise Missed
     yield 0.0
 
 
-def black_hole(stage: Stage, rng: random.Random) -> Course:
+def black_hole(stage: Stage, rng: random.Random) -> Waits:
     """Nothing passes, nobody is told, and later all of it arrives after all."""
     runner = stage.runner(rng, proxied=True)
     assert runner.proxy is not None
@@ -139,7 +139,7 @@ def black_hole(stage: Stage, rng: random.Random) -> Course:
             runner.proxy.thaw()
 
 
-def cut_network(stage: Stage, rng: random.Random) -> Course:
+def cut_network(stage: Stage, rng: random.Random) -> Waits:
     runner = stage.runner(rng, hosted=True)
     assert runner.host is not None
     with stage.lasting_on(runner):
@@ -150,7 +150,7 @@ def cut_network(stage: Stage, rng: random.Random) -> Course:
             runner.host.heal()
 
 
-def lose_packets(stage: Stage, rng: random.Random) -> Course:
+def lose_packets(stage: Stage, rng: random.Random) -> Waits:
     runner = stage.runner(rng, hosted=True)
     assert runner.host is not None
     runner.host.lose(0.3)
@@ -160,7 +160,7 @@ def lose_packets(stage: Stage, rng: random.Random) -> Course:
         runner.host.lose(0)
 
 
-def reset_connections(stage: Stage, rng: random.Random) -> Course:
+def reset_connections(stage: Stage, rng: random.Random) -> Waits:
     runner = stage.runner(rng, hosted=True)
     assert runner.host is not None
     runner.host.refuse(server.PORT, True)
@@ -170,7 +170,7 @@ def reset_connections(stage: Stage, rng: random.Random) -> Course:
         runner.host.refuse(server.PORT, False)
 
 
-def use_up_connections(stage: Stage, rng: random.Random) -> Course:
+def use_up_connections(stage: Stage, rng: random.Random) -> Waits:
     taken = []
     try:
         with suppress(psycopg.Error):
@@ -182,7 +182,7 @@ def use_up_connections(stage: Stage, rng: random.Random) -> Course:
             conn.close()
 
 
-def starve_memory(stage: Stage, rng: random.Random) -> Course:
+def starve_memory(stage: Stage, rng: random.Random) -> Waits:
     """A worker that gets no more memory for a second: whatever it does next may fail."""
     pid = stage.child(rng, worker=True)
     try:
@@ -243,7 +243,7 @@ def _send(pid: int, number: signal.Signals) -> None:
         raise Missed
 
 
-def _frozen(pids: list[int], seconds: float) -> Course:
+def _frozen(pids: list[int], seconds: float) -> Waits:
     if not [pid for pid in pids if processes.send(pid, signal.SIGSTOP)]:
         raise Missed
     born = {pid: processes.born(pid) for pid in pids}
@@ -255,7 +255,7 @@ def _frozen(pids: list[int], seconds: float) -> Course:
                 processes.send(pid, signal.SIGCONT)
 
 
-def _cut_at(stage: Stage, rng: random.Random, needle: bytes, direction: str) -> Course:
+def _cut_at(stage: Stage, rng: random.Random, needle: bytes, direction: str) -> Waits:
     proxy = stage.runner(rng, proxied=True).proxy
     if proxy is None or proxy.rule is not let_pass:
         raise Missed

@@ -4,7 +4,6 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from chaos import hosts
 from chaos.cluster import Cluster, Session, cluster
+from chaos.patience import until
 from chaos.witnesses import Judgement, Log, judge
 
 LEASE_SECONDS = 5.0
@@ -57,7 +57,7 @@ class Partition:
         for length in leases:
             self.feed()
             self.cut(length * LEASE_SECONDS)
-        self._until(lambda: self._count("select count(*) from runner.task") == 0, "all done")
+        until(lambda: self._count("select count(*) from runner.task") == 0, "all done")
         self.log.follow()
         judged = judge(self.conn, self.added, [], self.log, [])
         return Result(judged, self.cuts, self.freed)
@@ -82,7 +82,7 @@ class Partition:
         """Cut off whoever has claimed a task with a transaction open, and see when the server gives
         that transaction up."""
         task = self._add("slow", HELD_SECONDS)
-        self._until(lambda: self._holder(task) is not None, "a transaction to cut off")
+        until(lambda: self._holder(task) is not None, "a transaction to cut off")
         name, backend = self._holder(task) or ("", 0)
         host = next(one.host for one in self.made.runners if one.host and one.host.name == name)
         host.cut()
@@ -108,13 +108,6 @@ class Partition:
         row = self.conn.execute(query, values or None).fetchone()
         assert row is not None
         return int(str(row[0]))
-
-    def _until(self, fact: Callable[[], bool], why: str) -> None:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not fact():
-            if time.monotonic() > end:
-                raise TimeoutError(f"not within {PATIENCE_SECONDS:.0f} s: {why}")
-            time.sleep(0.02)
 
 
 def partition(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import psycopg
 
 from chaos import hosts, processes, server
 from chaos.hosts import Host, Network
+from chaos.patience import until
 from chaos.runners import ROOT
 from runner.embedded import processes as postmasters
 from runner.embedded.account import Account
@@ -173,7 +174,7 @@ class Node:
         pid = postmasters.postmaster(self.data)
         if pid is not None:
             processes.send(pid, signal.SIGKILL)
-            wait(lambda: processes.gone(pid), "the end of a postmaster")
+            until(lambda: processes.gone(pid), "the end of a postmaster", PATIENCE_SECONDS)
 
     def kill_patroni(self) -> None:
         """kill -9; its PostgreSQL goes on without it."""
@@ -287,12 +288,3 @@ def trio(synchronous: bool) -> Iterator[Trio]:
         finally:
             for node in nodes:
                 node.end()
-
-
-def wait(fact: Callable[[], object], why: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """For a fact; TimeoutError with its name."""
-    end = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds:.0f} s: {why}")
-        time.sleep(0.05)

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import psycopg
 
-from chaos import patroni
+from chaos import patroni, witnesses
 from chaos.feeder import Feeder, Food
 from chaos.hosts import Host
-from chaos.patroni import PASSWORD, Node, Trio, wait
+from chaos.patience import until
+from chaos.patroni import PASSWORD, PATIENCE_SECONDS, Node, Trio
 from chaos.runners import Runner
 from chaos.witnesses import Judgement, Log, judge
 from runner.store import schema
@@ -106,7 +107,7 @@ class Replicated:
         leader = self.trio.whole()
         with psycopg.connect(leader.url(DATABASE), autocommit=True) as conn:
             left = "select from runner.task where state <> 'dead' limit 1"
-            wait(lambda: not conn.execute(left).rowcount, "all done")
+            until(lambda: not conn.execute(left).rowcount, "all done", PATIENCE_SECONDS)
             self.log.follow()
             judged = judge(conn, self.feeder.acknowledged, self.feeder.outside, self.log, [])
         pieces = self._pieces(judged.lost)
@@ -122,11 +123,13 @@ class Replicated:
         self._strike(old, strike)
         # A PostgreSQL that crashed may also be started again where it was.
         but = None if strike == "postgres" else old
-        wait(lambda: self.trio.leader(but), f"a leader after {strike}")
+        until(lambda: self.trio.leader(but), f"a leader after {strike}", PATIENCE_SECONDS)
         if strike == "patroni":
             time.sleep(QUIET_SECONDS)  # two are primaries now
             old.start_patroni(self.trio.peers)
-        wait(lambda: self._is_used(self.trio.leader(but)), f"work after {strike}")
+        until(
+            lambda: self._is_used(self.trio.leader(but)), f"work after {strike}", PATIENCE_SECONDS
+        )
         self._works()
         if strike == "network":
             self._return(old)
@@ -170,7 +173,7 @@ class Replicated:
             self.log.follow()
             return self.log.starts >= seen + WORKED
 
-        wait(more, "the fleet at work")
+        until(more, "the fleet at work", PATIENCE_SECONDS)
 
     def _is_used(self, node: Node | None) -> bool:
         """Whether a session of a worker is there, at work or between two tasks."""
@@ -209,7 +212,7 @@ def replicated(synchronous: bool, front: str) -> Iterator[Replicated]:
             conn.execute(f"create database {DATABASE}")
         with psycopg.connect(leader.url(DATABASE), autocommit=True) as conn:
             schema.install(conn)
-            conn.execute("create table effect (task_id bigint, attempt int)")
+        witnesses.prepare(leader.url(DATABASE))
         directory = made.root / "witnesses"
         directory.mkdir(mode=0o700)
         host = made.network.add("fleet")

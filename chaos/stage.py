@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from chaos import hosts, processes, server
+from chaos import hosts, processes, server, witnesses
 from chaos.pooler import pooler
 from chaos.proxy import Proxy, proxied
 from chaos.runners import Runner
@@ -111,8 +111,7 @@ def stage(
         main.initialise()
         main.start()
         main.create(DATABASE)
-        with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
-            conn.execute("create table effect (task_id bigint, attempt int)")
+        witnesses.prepare(main.url(DATABASE))
         directory = place.root / "witnesses"
         directory.mkdir(mode=0o700)
         entrance = main.url(DATABASE)

@@ -21,6 +21,13 @@ STRAY_SECONDS = (
 Attempt = tuple[int, int]  # task, fence
 
 
+def prepare(url: str) -> None:
+    """The table of effects, in a database that has the schema. It has no unique key: what is doubled is
+    to be seen."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("create table effect (task_id bigint, attempt int)")
+
+
 @dataclass
 class Log:
     """Follows the handlers' log as it grows."""

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from chaos import witnesses
 from tests.logins import as_chosen
 from tests.servers import gone, wait_until
 from tests.terminals import Pty
@@ -55,7 +56,7 @@ class Work:
         self.url = url
         self.directory = directory
         self.conn = psycopg.connect(url, autocommit=True)
-        self.conn.execute("create table effect (task_id bigint, attempt int)")
+        witnesses.prepare(url)
 
     def add(self, task_type: str, count: int = 1, **params: Any) -> list[int]:
         """Enqueue tasks by a plain INSERT; their ids."""
@@ -161,13 +162,18 @@ def running(
     try:
         yield fleet
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a command that is still there; kill it when it does not."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_registered(queue: Work, count: int) -> dict[int, int]:

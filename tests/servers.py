@@ -17,6 +17,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from chaos.processes import fields_of
+from chaos.processes import gone as gone
 from runner.embedded import Embedded, find_binaries
 from runner.store import schema
 from tests import logins
@@ -163,13 +165,8 @@ def stopped(pid: int) -> Iterator[None]:
 
 def process_state(pid: int) -> str | None:
     """The letter of the kernel (R, S, T, Z …); None when there is no such process."""
-    fields = _stat(pid)
+    fields = fields_of(pid)
     return fields[0] if fields else None
-
-
-def gone(pid: int) -> bool:
-    """Whether it ended; a zombie that nobody has waited for yet counts as ended."""
-    return process_state(pid) in (None, "Z")
 
 
 def adopt_orphans(on: bool) -> None:
@@ -182,7 +179,7 @@ def descendants() -> dict[int, str]:
     """PID -> command line of all living processes below this one."""
     parents = {}
     for entry in Path("/proc").iterdir():
-        fields = _stat(int(entry.name)) if entry.name.isdigit() else None
+        fields = fields_of(int(entry.name)) if entry.name.isdigit() else None
         if fields and fields[0] != "Z":
             parents[int(entry.name)] = int(fields[1])
     below = {os.getpid()}
@@ -203,13 +200,6 @@ def reap_adopted() -> None:
 
 def _children() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-
-
-def _stat(pid: int) -> list[str] | None:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
 
 
 def _command(pid: int) -> str:

@@ -1,7 +1,6 @@
 """What the phases share: fleets on hosts, tasks, and the server's view of who did them."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from chaos.cluster import Cluster, Session, cluster
+from chaos.patience import until
 from chaos.runners import Runner
 from chaos.witnesses import Judgement, Log, judge
 
@@ -90,11 +90,7 @@ class Ground:
 
     def until(self, fact: Callable[[], bool], why: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for a fact; TimeoutError with its name."""
-        end = time.monotonic() + seconds
-        while not fact():
-            if time.monotonic() > end:
-                raise TimeoutError(f"not within {seconds:.0f} s: {why}")
-            time.sleep(0.05)
+        until(fact, why, seconds)
 
     def judge(self) -> Judgement:
         """Of everything since the beginning; tasks that are still to be done are no fault."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleets import QUICK, ROOT, Fleet, environment, work
+from tests.fleets import QUICK, ROOT, Fleet, end, environment, work
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.process
@@ -54,12 +54,7 @@ def fleet(url: str, directory: Path, before: object, *options: str) -> Iterator[
     try:
         yield Fleet(process, directory, log_path)
     finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
 
 
 def works_with_fewer(fleet: Fleet, url: str, directory: Path, error: str) -> int:
