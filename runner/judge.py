@@ -1,7 +1,7 @@
 """What becomes of a claim that did not end in completion. Pure: every way a task can go on is here.
 
-The order of judgement over an ended handler, in `runner.roles`: committed = done, however late; else
-the lease is lost = nothing is written; else a stop = refunded; else it failed.
+The order of judgement over an ended handler is in `handling/attempt.py`: committed = done, however late;
+else the lease is lost = nothing is written; else a stop = refunded; else it failed.
 """
 
 import random

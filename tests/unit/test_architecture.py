@@ -10,7 +10,7 @@ from itertools import product
 from runner.backoff import Backoff
 from runner.judge import Claim, Judge, Verdict
 from runner.statements import statements
-from runner.wire import How, Token
+from runner.wire import How, Kind, Order, Token
 from tests.docs import ROOT, blocks
 from tests.unit.test_layers import LAYERS
 
@@ -102,6 +102,12 @@ def test_every_verdict_is_an_arrow_and_every_arrow_a_verdict() -> None:
 
 def test_every_change_is_an_arrow_and_every_arrow_a_change() -> None:
     assert changes() == {arrow for arrow in chart() if arrow[0] != "enqueue"}
+
+
+def test_the_protocol_is_all_that_travels() -> None:
+    told = ARCHITECTURE.partition("## Protocol\n")[2].partition("\n## ")[0]
+    words = set(re.findall(r"`([A-Z]+)`", told))
+    assert words == {one.name for kind in (Kind, Order) for one in kind}
 
 
 def test_the_readers_read() -> None:
