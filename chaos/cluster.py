@@ -80,8 +80,7 @@ def founded(network: Network, place: Place, name: str, **settings: str) -> Clust
     main.initialise()
     main.start()
     main.create(DATABASE)
-    with psycopg.connect(main.url(DATABASE), autocommit=True) as conn:
-        conn.execute("create table effect (task_id bigint, attempt int)")
+    witnesses.prepare(main.url(DATABASE))
     made = Cluster(network, place, main, [], f"witnesses-{name}")
     made.directory.mkdir(mode=0o700)
     return made
