@@ -55,6 +55,12 @@ class EmbeddedError(RunnerError):
     exit_code = 70
 
 
+class NoServerHere(EmbeddedError):
+    """No PostgreSQL is installed here that could be the embedded one."""
+
+    exit_code = 78
+
+
 class NothingChanged(RunnerError):
     """What was asked for did not apply to anything: nothing changed."""
 

@@ -48,8 +48,9 @@ RUN = {
         "15 3 * * *": f"{_TYPED}::test_the_crontab_of_the_page_on_moving",
     },
     "docs/operations.md": {
-        "export DATABASE_URL=": f"{_OPERATED}::test_the_first_steps",
+        "export DATABASE_URL=postgresql": f"{_OPERATED}::test_the_first_steps",
         "PATH=": f"{_OPERATED}::test_the_entry_for_cron",
+        "export DATABASE_URL='": f"{_OPERATED}::test_the_entry_for_cron",
         "```yaml": f"{_OPERATED}::test_alerts_are_about_figures_that_there_are",
         "runner status --check": f"{_OPERATED}::test_a_night",
         "runner status  ": f"{_OPERATED}::test_a_night",

@@ -44,7 +44,20 @@ def status(workers: list[Any], queues: list[Any], types: list[Any], **more: Any)
     rates = {"done_per_second": 112.5, "failed_per_second": 1.25}
     leases = {"leases_active": len(workers), "leases_expired": 0}
     ages = {"oldest_ready_seconds": 74.0}
-    lists = {"queues": queues, "types": types, "workers": workers, "hosts": by_host(workers)}
+    queues = [{"unserved": False} | one for one in queues]
+    pauses = [
+        {"queue": None, "type": None, word: one["name"]} | {"ready": one["ready"]}
+        for word, some in (("queue", queues), ("type", types))
+        for one in some
+        if one["paused_until"]
+    ]
+    lists = {
+        "pauses": pauses,
+        "queues": queues,
+        "types": types,
+        "workers": workers,
+        "hosts": by_host(workers),
+    }
     return sums | rates | leases | ages | lists | more
 
 

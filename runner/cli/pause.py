@@ -8,6 +8,7 @@ import click
 
 from ..errors import UsageError
 from ..operating.person import who
+from ..operating.standing import named
 from ..text import safe
 from . import output, problems
 from .choosing import Until, Word
@@ -68,9 +69,3 @@ def _warn_of_unknown(conn: "Connection", type_: str, settings: Settings) -> None
         near = difflib.get_close_matches(type_, known, 1)
         meant = f" (did you mean {safe(near[0], 255)}?)" if near else ""
         problems.notice(f"no task and no handler of that type is known{meant}", settings)
-
-
-def named(queue: str | None, type_: str | None) -> str:
-    """`queue mail`, `type send`, `type send in queue mail`."""
-    pairs = (("type", type_), ("queue", queue))
-    return " in ".join(f"{word} {safe(name, 255)}" for word, name in pairs if name is not None)

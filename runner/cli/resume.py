@@ -3,10 +3,10 @@
 import click
 
 from ..errors import NothingChanged, UsageError
+from ..operating.standing import named
 from . import output, problems
 from .choosing import Word
 from .database import connect_wait, connection
-from .pause import named
 from .settings import Settings
 
 

@@ -1,14 +1,15 @@
 """`runner status`: what waits, what runs, what is dead."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from ..errors import NothingChanged, UsageError
 from ..operating.board import STATES
+from ..operating.standing import standstills
 from ..terminal import is_terminal
-from ..text import safe
 from ..units import parse_duration
 from . import output, problems
 from .database import connect_wait, connection, database
@@ -16,7 +17,9 @@ from .params import Kind, whole_number
 from .settings import Settings
 from .todo import app_types
 
-COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until")
+RATES = ("done_per_second", "failed_per_second", "p50_seconds", "p95_seconds")
+COLUMNS = ("name", *STATES, "oldest_ready_seconds", "paused_until", *RATES)
+MOST_TOLD = 8
 BOUNDS = {
     "max-oldest": "oldest_ready_seconds",
     "max-ready": "ready",
@@ -85,10 +88,8 @@ def status(
         output.write_json(seen)
     elif bounds is None:
         _show(seen)
-        for queue in seen["queues"]:
-            if queue["unserved"] and queue["ready"]:
-                what = f"queue {safe(queue['name'])}: {queue['ready']} ready, and nobody serves it"
-                problems.notice(what, settings)
+        for told in _notices(seen):
+            problems.notice(told, settings)
     if broken := _broken(seen, bounds or {}):
         raise BoundBroken("; ".join(broken))
 
@@ -117,14 +118,27 @@ def _broken(seen: dict[str, Any], bounds: dict[str, float]) -> list[str]:
     ]
 
 
+def _notices(seen: dict[str, Any]) -> Iterator[str]:
+    """What waits in vain, and the command that helps."""
+    if seen["ready"] and not seen["leases_active"]:
+        yield f"no worker is alive: {seen['ready']:,} waiting: runner start"
+    still = list(standstills(seen))
+    for one in still[:MOST_TOLD]:
+        yield f"{one.text}: {one.command}"
+    if len(still) > MOST_TOLD:
+        yield f"and {len(still) - MOST_TOLD} more such queues or types"
+
+
 def _show(seen: dict[str, Any]) -> None:
     if is_terminal(sys.stdout):
         from . import tables
 
         now = tables.now()
-        tables.write(tables.counts("database", now), [{"name": seen["database"], **seen}])
+        tables.write(
+            tables.counts("database", now, tables.RATES), [{"name": seen["database"], **seen}]
+        )
         tables.write(tables.counts("queue", now), seen["queues"], "queues")
-        tables.write(tables.counts("type", now), seen["types"], "types")
+        tables.write(tables.counts("type", now, tables.DURATIONS), seen["types"], "types")
         tables.write(tables.hosts(), seen["hosts"], "hosts")
         tables.write(tables.workers(), seen["workers"], "workers")
         return

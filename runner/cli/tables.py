@@ -106,8 +106,8 @@ def workers() -> Table:
     )
 
 
-def counts(name: str, now: datetime) -> Table:
-    """Of the whole database, of queues or of types in `status --json`."""
+def counts(name: str, now: datetime, more: Sequence[Column] = ()) -> Table:
+    """Of the whole database, of queues or of types in `status --json`; `more`: RATES, DURATIONS."""
     return Table(
         (
             Column(name, lambda one: cells.text(one["name"]), 0, least=14, most=40),
@@ -115,9 +115,10 @@ def counts(name: str, now: datetime) -> Table:
             _count("scheduled", "scheduled", 6),
             _count("running", "running", 2),
             _count("dead", "dead", 3),
-            _count("unknown", "unknown", 7),
+            _count("unknown", "unknown", 9),
             _seconds("oldest ready", "oldest_ready_seconds", 5),
-            Column("paused until", lambda one: age(one.get("paused_until"), now), 4, quiet=True),
+            Column("paused until", lambda one: _until(one.get("paused_until"), now), 4, quiet=True),
+            *more,
         ),
         kept=4,
     )
@@ -147,12 +148,28 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def _until(moment: object, now: datetime) -> str:
+    return "resumed" if moment == "infinity" else age(moment, now)
+
+
 def _count(name: str, key: str, rank: int) -> Column:
     return Column(name, lambda one: cells.count(one[key]), rank, right=True)
 
 
 def _seconds(name: str, key: str, rank: int) -> Column:
     return Column(name, lambda one: cells.seconds(one[key]), rank, right=True)
+
+
+def _rate(name: str, key: str, rank: int) -> Column:
+    return Column(name, lambda one: cells.rate(one[key]), rank, right=True)
+
+
+RATES = (_rate("done/s", "done_per_second", 7), _rate("failed/s", "failed_per_second", 10))
+DURATIONS = (
+    *RATES,
+    Column("p50", lambda one: cells.seconds(one["p50_seconds"]), 11, right=True, quiet=True),
+    Column("p95", lambda one: cells.seconds(one["p95_seconds"]), 8, right=True, quiet=True),
+)
 
 
 def _attempt(record: Record) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..operating.standing import standstills
 from ..text import plural
 from . import cells
 from .columns import is_near_limit
 from .scene import Scene
-from .snapshot import STALE_SECONDS, Record
+from .snapshot import STALE_SECONDS
 
 DEATH_SECONDS = 60.0  # how long a death is news
 BAD, WARN = "bold white on red", "yellow"
@@ -72,21 +73,5 @@ def _of_tasks(scene: Scene, now: float) -> Iterator[Alert]:
     if status["leases_expired"]:
         who = plural(status["leases_expired"], "worker")
         yield Alert(f"the lease of {who} has expired: its process or host is gone", BAD)
-    for kind, some in (("queue", status["queues"]), ("type", status["types"])):
-        for one in some:
-            if (why := _held_up(kind, one)) is not None:
-                yield Alert(f"{kind} {cells.text(one['name'])} {why}", WARN)
-
-
-def _held_up(kind: str, one: Record) -> str | None:
-    """Why what is ready there is not run."""
-    waiting = f"{cells.count(one['ready'])} waiting"
-    if one["paused_until"]:
-        return f"is paused: {waiting}"
-    if not one["ready"]:
-        return None
-    if one.get("unserved"):
-        return f"is served by nobody: {waiting}"
-    if kind == "type" and one["unknown"]:
-        return f"has no handler: {cells.count(one['unknown'])} waiting"
-    return None
+    for still in standstills(status):
+        yield Alert(cells.text(still.text), WARN)

@@ -13,7 +13,7 @@ from .scene import Scene
 from .snapshot import Record
 from .state import VIEWS
 
-LABEL = 14
+LABEL, WIDEST_LABEL = 14, 24
 _AS_IS: Any = {"drop_whitespace": False, "replace_whitespace": False, "expand_tabs": False}
 MOST_LINES = 400  # of one value
 _KEYS = (
@@ -68,13 +68,15 @@ def help_lines(scene: Scene, width: int) -> list[Text]:
 def detail_lines(details: Record, width: int) -> list[Text]:
     """A title, and each field with its value, line by line."""
     lines = [Text(f" {cells.text(details['title'])}", "bold")]
-    for label, value in details["lines"]:
-        lines += _labelled(cells.text(label), value, width)
+    labels = [cells.text(label) for label, _ in details["lines"]]
+    room = min(max([LABEL, *(cell_len(one) + 2 for one in labels)]), WIDEST_LABEL)
+    for label, (_, value) in zip(labels, details["lines"], strict=True):
+        lines += _labelled(label, value, width, room)
     return lines
 
 
-def _labelled(label: str, value: object, width: int) -> Iterator[Text]:
-    indent = LABEL if width >= 50 else 2
+def _labelled(label: str, value: object, width: int, room: int = LABEL) -> Iterator[Text]:
+    indent = room if width >= 50 else 2
     pieces = list(_pieces(value, max(1, width - indent - 2)))
     if width < 50:
         yield Text(f" {label}", "bold cyan")

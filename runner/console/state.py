@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..text import plural
+from . import cells
 
 Record = dict[str, Any]
 
@@ -186,10 +187,20 @@ def _details(state: State, row: Row | None, now: float) -> tuple[State, Deed | N
     task = row.name if row.kind == "dead" else row.record.get("task")
     if task is not None:
         return state, Deed("show", {"id": task})
-    lines = [(name.replace("_", " "), value) for name, value in row.record.items()]
+    lines = [_line(name, value) for name, value in row.record.items()]
     named = next(row.record[one] for one in ("name", "slot", "host") if one in row.record)
     title = f"{row.kind} {named}"
     return replace(state, details={"title": title, "lines": lines}, scroll=0), None
+
+
+def _line(name: str, value: object) -> tuple[str, object]:
+    """A field of a record as a person reads it."""
+    label = name.removesuffix("_seconds").replace("_", " ")
+    if isinstance(value, bool):
+        return label, "yes" if value else "no"
+    if name.endswith("_seconds"):
+        return label, cells.seconds(value) or None
+    return label, cells.size(value) or None if name == "rss" else value
 
 
 def _ask(state: State, key: str, row: Row | None, now: float) -> State:

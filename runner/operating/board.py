@@ -37,6 +37,7 @@ def overview(
         "retried": sum(one["retried"] for one in counts),
         "lost_leases": sum(one["lost_leases"] for one in counts),
         **total(rates.values()),
+        "pauses": [one | {"ready": _kept_back(one, counts)} for one in pauses],
         "queues": [
             one | {"unserved": _is_unserved(one["name"], workers, served_queues)}
             for one in _by("queue", counts, _paused(pauses, "queue", "type"))
@@ -76,6 +77,15 @@ def _by(
         {"name": name, **_sum(groups[name]), "paused_until": paused.get(name)}
         for name in sorted(groups)
     ]
+
+
+def _kept_back(pause: Record, counts: Sequence[Record]) -> int:
+    """The ready tasks that a pause keeps from being claimed."""
+    return sum(
+        one["ready"]
+        for one in counts
+        if pause["queue"] in (None, one["queue"]) and pause["type"] in (None, one["type"])
+    )
 
 
 def _paused(pauses: Sequence[Record], key: str, other: str) -> dict[str, str]:

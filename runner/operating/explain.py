@@ -7,6 +7,7 @@ from ..units import duration
 from . import interruptions
 from .circumstances import Facts
 from .hosts import LOST, is_silent
+from .standing import named
 
 MANY = 10_000  # how many tasks are counted; beyond it there are "more than"
 GONE = "done, or never committed (completed tasks are deleted)"
@@ -105,14 +106,9 @@ def _paused(facts: Facts) -> tuple[str, str] | None:
     pause = facts.pause
     if pause is None:
         return None
-    what = " in ".join(
-        f"{word} {safe(name, 255)}"
-        for word, name in (("type", pause.type), ("queue", pause.queue))
-        if name is not None
-    )
     endless = pause.until is None or pause.until == "infinity"
     until = "until it is resumed" if endless else f"until {pause.until}"
-    return "paused", f"is ready, but its {what} is paused {until}"
+    return "paused", f"is ready, but its {named(pause.queue, pause.type)} is paused {until}"
 
 
 def _unstaffed(facts: Facts) -> tuple[str, str] | None:

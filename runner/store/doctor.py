@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from ..operating.diagnosis import Finding, queue, server, tables, warn
-from . import schema
+from . import overview, schema
 from .bounded import is_pooled
 from .sql import query, value
 
@@ -95,7 +95,8 @@ def _queue(conn: Connection, plan: Plan) -> Iterator[Finding]:
     yield queue.leases(_one(conn, "doctor_leases", queue.LeaseFacts))
     yield queue.ids(_one(conn, "doctor_ids", queue.Ids))
     work = _one(conn, "doctor_work", queue.Work)
-    yield queue.work(work)
+    yield queue.work(work, overview.served_queues(conn))
+    yield queue.pauses(_all(conn, "doctor_pauses", queue.Pause))
     yield queue.dead(work)
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.db
 PLAN = Plan(procs=2, helpers=5)
 CHECKS = {
     *("server", "writable", "durability", "clock", "pooler", "connections", "privileges", "schema"),
-    *("storage", "vacuum", "snapshots", "tasks", "leases", "ids", "work", "dead"),
+    *("storage", "vacuum", "snapshots", "tasks", "leases", "ids", "work", "pauses", "dead"),
 }
 
 
@@ -344,7 +344,32 @@ def test_the_dead_the_done_and_the_paused(own: Connection) -> None:
     assert told(own, "work")[1] == "1 task under keys that are done: they will do nothing"
     own.execute("delete from runner.task")
     own.execute("insert into runner.pause (queue, at) values ('q', now() - interval '2 days')")
-    assert told(own, "work")[1] == "1 pause without an end, for more than a day"
+    assert told(own, "pauses")[1] == "queue q is paused, without an end for more than a day"
+
+
+def test_what_is_paused_while_it_waits(own: Connection) -> None:
+    announce(own, "mail")
+    own.execute("insert into runner.pause (queue, task_type) values ('night', 'mail')")
+    assert told(own, "pauses") == ("ok", "1 pause, nothing waits")
+    add(own, "mail", queue="night", count=2)
+    add(own, "mail")
+    assert told(own, "work")[0] == "ok"
+    said = "type mail in queue night is paused: 2 ready tasks kept back"
+    assert told(own, "pauses") == ("warn", said)
+    command = "when that is over: runner resume night --type mail"
+    assert findings(own)["pauses"].advice == command
+    own.execute("insert into runner.pause (queue) values ('empty')")
+    assert told(own, "pauses") == ("warn", f"{said} (and 1 pause more)")
+
+
+def test_a_queue_that_no_worker_serves(own: Connection) -> None:
+    announce(own, "mail")
+    own.execute("update runner.worker set queues = '{night}'")
+    add(own, "mail")
+    assert told(own, "work") == ("warn", "served by no worker: queue default")
+    add(own, "mail", queue="night")
+    own.execute("delete from runner.task where queue = 'default'")
+    assert told(own, "work")[0] == "ok"
 
 
 # -- the command ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 STATUS = [
     *("database", "ready", "scheduled", "running", "dead", "unknown", "oldest_ready_seconds"),
     *("leases_active", "leases_expired", "retried", "lost_leases", "done_per_second"),
-    *("failed_per_second", "queues", "types", "workers", "hosts"),
+    *("failed_per_second", "pauses", "queues", "types", "workers", "hosts"),
 ]
 ROW = [
     *("name", "ready", "scheduled", "running", "dead", "oldest_ready_seconds", "paused_until"),
@@ -94,6 +94,30 @@ def test_status_as_json(project: Path, db: Connection, db_url: str) -> None:
     assert (second["state"], second["task"], second["lease_seconds"] < 0) == ("expired", None, True)
     states = [("here", "running"), ("there", "lost")]
     assert [(one["host"], one["state"]) for one in seen["hosts"]] == states
+
+
+def test_status_tells_what_stands_still_and_what_to_type(
+    project: Path, db: Connection, db_url: str
+) -> None:
+    """A pause is easily forgotten, one of a type in a queue as well; also without any worker."""
+    fill(db)
+    db.execute("insert into runner.pause (queue, task_type) values ('default', 'c')")
+    told = run("status", url=db_url, cwd=project).stderr.splitlines()
+    assert sorted(told) == [
+        "runner: queue q is paused: 0 waiting: runner resume q",
+        "runner: type a is paused: 1 waiting: runner resume --type a",
+        "runner: type c has no handler: 1 waiting: runner todo",
+        "runner: type c in queue default is paused: 1 waiting: runner resume default --type c",
+    ]
+    assert run("status", "--quiet", url=db_url, cwd=project).stderr == ""
+    db.execute("delete from runner.worker")
+    (first, *_) = run("status", url=db_url, cwd=project).stderr.splitlines()
+    assert first == "runner: no worker is alive: 2 waiting: runner start"
+    for number in range(20):
+        db.execute("insert into runner.pause (task_type) values (%s)", [f"old {number}"])
+    told = run("status", url=db_url, cwd=project).stderr.splitlines()
+    assert len(told) == 1 + 8 + 1
+    assert told[-1] == "runner: and 16 more such queues or types"
 
 
 def test_workers_by_host(db: Connection, db_url: str) -> None:
@@ -234,7 +258,8 @@ def test_a_reader_that_leaves(project: Path, db: Connection, db_url: str) -> Non
 def test_streams_that_are_closed(project: Path, db: Connection, db_url: str) -> None:
     db.execute("insert into runner.task (task_type) values ('hello'), ('boom')")
     result = shell("runner status >&-", db_url, project)
-    assert (result.stderr, result.returncode) == (b"", 0)
+    assert result.returncode == 0
+    assert result.stderr == b"runner: no worker is alive: 2 waiting: runner start\n"
     result = shell("runner drain --procs 1 --json <&- >&- 2>&-", db_url, project)
     assert (result.stdout, result.stderr, result.returncode) == (b"", b"", 1)
     assert db.execute("select task_type, state from runner.task").fetchall() == [("boom", "dead")]
@@ -268,9 +293,11 @@ def test_any_terminal_and_any_pipe(
     )
     for arguments in (["status"], ["status", "--json"], ["drain", "--dry-run"], ["--help"]):
         result = run(*arguments, url=db_url, cwd=project, **variables)
-        assert (result.stderr, result.returncode) == ("", 0)
-        assert "\x1b" not in result.stdout
-        assert "\u202e" not in result.stdout
+        assert result.returncode == 0
+        assert bool(result.stderr) == (arguments == ["status"])  # what stands still
+        assert "Traceback" not in result.stderr
+        assert "\x1b" not in result.stdout + result.stderr
+        assert "\u202e" not in result.stdout + result.stderr
     shown, code = run_on_terminal("status", url=db_url, cwd=project, **variables)
     assert (code, "Traceback" in shown) == (0, False)
     assert "\x1b[2J" not in shown
@@ -283,7 +310,7 @@ def test_a_table_on_a_terminal(project: Path, db: Connection, db_url: str) -> No
     fill(db)
     shown, code = run_on_terminal("status", url=db_url, cwd=project, NO_COLOR="1", COLUMNS="120")
     assert code == 0
-    for word in ("queues", "types", "workers", "oldest ready", "default", "infinity"):
+    for word in ("queues", "types", "workers", "oldest ready", "default", "resumed"):
         assert word in shown
 
 

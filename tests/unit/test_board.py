@@ -3,6 +3,7 @@
 from typing import Any
 
 from runner.operating.board import overview
+from runner.operating.standing import standstills
 
 IDLE = {"host": "a", "state": "idle", "lease_seconds": 29.0, "silent_seconds": 1.0}
 IDLE |= {"rss": None, "done": 0, "failed": 0}
@@ -76,3 +77,27 @@ def test_queues_that_nobody_serves_are_named() -> None:
     assert unserved([IDLE], {"mail"}) == ["reports"]
     assert unserved([IDLE], None) == []
     assert unserved([], set()) == []  # without any worker that goes without saying
+
+
+def test_what_stands_still_is_told_with_what_to_type() -> None:
+    counts = [
+        count("a", "x", ready=1200),
+        count("a", "y", ready=3),
+        count("b", "x", ready=4),
+        count("c d", "z", ready=5),
+    ]
+    pauses = [
+        {"queue": "a", "type": None, "paused_until": "infinity"},
+        {"queue": "b", "type": "x", "paused_until": "2999"},
+        {"queue": None, "type": "w", "paused_until": "2999"},
+    ]
+    seen = overview("d", counts, pauses, [IDLE], {"x", "y"}, {"b"})
+    assert [pause["ready"] for pause in seen["pauses"]] == [1203, 4, 0]
+    assert [(one.text, one.command) for one in standstills(seen)] == [
+        ("queue a is paused: 1,203 waiting", "runner resume a"),
+        ("type x in queue b is paused: 4 waiting", "runner resume b --type x"),
+        ("type w is paused: 0 waiting", "runner resume --type w"),
+        ("queue c d is served by nobody: 5 waiting", "runner start --queue 'c d'"),
+        ("type z has no handler: 5 waiting", "runner todo"),
+    ]
+    assert list(standstills(overview("d", [count("a", "x", ready=1)], [], [IDLE], {"x"}))) == []

@@ -150,6 +150,8 @@ def test_help_details_pause_and_pace() -> None:
     assert state.details is not None
     assert state.details["title"] == "queue default"
     assert typed(["3", "j", "enter", "escape"])[0].details is None
+    said = dict(state.details["lines"])
+    assert (said["oldest ready"], said["unserved"]) == ("1m14s", "no")
     assert "choose" in (typed(["enter"])[0].note or "")
 
 

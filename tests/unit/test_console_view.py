@@ -205,6 +205,8 @@ def test_everything_about_a_host() -> None:
     assert state.details is not None
     assert state.details["title"] == "host beta"
     assert ("workers", 2) in state.details["lines"]
+    assert ("silent", "5.0s") in state.details["lines"]
+    assert ("rss", "64M") in state.details["lines"]
     assert press(State(cursor=("host", "beta")), "K", about)[0].question is None
 
 

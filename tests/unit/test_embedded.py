@@ -77,6 +77,7 @@ def test_nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EmbeddedError, match="no PostgreSQL found") as caught:
         find_binaries()
     assert "DATABASE_URL" in (caught.value.hint or "")
+    assert caught.value.exit_code == 78  # a setting that somebody has to make, no fault of ours
 
 
 def test_the_major_version_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,3 +104,36 @@ def test_where_no_table_fits_each_field_has_a_line() -> None:
 )
 def test_ages(moment: str | None, told: str) -> None:
     assert tables.age(moment, NOW) == told
+
+
+TYPE: dict[str, Any] = {
+    "name": "import_feed",
+    "ready": 1250,
+    "scheduled": 40,
+    "running": 3,
+    "dead": 7,
+    "unknown": 0,
+    "oldest_ready_seconds": 74.0,
+    "paused_until": None,
+    "done_per_second": 12.34,
+    "failed_per_second": 0.5,
+    "p50_seconds": 0.028,
+    "p95_seconds": 3.1,
+}
+
+
+def test_how_fast_types_are_is_told() -> None:
+    head, row = shown(tables.counts("type", NOW, tables.DURATIONS), TYPE, 100)
+    assert head.split()[-4:] == ["done/s", "failed/s", "p50", "p95"]
+    assert row.split()[-4:] == ["12.3", "0.5", "28ms", "3.1s"]
+    head, row = shown(tables.counts("type", NOW, tables.DURATIONS), TYPE, 80)
+    assert "p95" in head.split()
+    head, _ = shown(tables.counts("database", NOW, tables.RATES), TYPE, 100)
+    assert head.split()[-2:] == ["done/s", "failed/s"]
+
+
+def test_a_pause_without_an_end() -> None:
+    paused = TYPE | {"paused_until": "infinity"}
+    head, row = shown(tables.counts("queue", NOW), paused, 100)
+    assert head.endswith("paused until")
+    assert row.rstrip().endswith("resumed")

@@ -1,8 +1,9 @@
 """The queue itself: the invariants of its rows, leases that nobody sweeps, work that nobody does."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from ..standing import named, resume
 from . import Finding, fail, ok, several, warn
 
 SHOWN = 5
@@ -33,9 +34,18 @@ class Work(NamedTuple):
     dead: int
     overdue: int  # due for a minute, and not promoted
     done_before: int  # waits under a key that was completed
-    old_pauses: int  # without an end, for a day
     known_types: list[str] | None  # of workers that live
     waiting_types: list[str] | None
+    waiting_queues: list[str] | None = None
+
+
+class Pause(NamedTuple):
+    """What is not claimed for now: a queue, a type, or a type in a queue."""
+
+    queue: str | None
+    task_type: str | None
+    forgotten: bool  # without an end, for a day
+    kept_back: int  # ready tasks
 
 
 class Ids(NamedTuple):
@@ -89,14 +99,18 @@ def ids(seen: Ids) -> Finding:
     return ok("ids", "the sequence is ahead of the table")
 
 
-def work(seen: Work) -> Finding:
-    """Whether somebody does what waits."""
+def work(seen: Work, served_queues: Collection[str] | None = None) -> Finding:
+    """Whether somebody does what waits. `served_queues`: by workers that live; None: every one."""
     if seen.overdue:
         told = f"{several(seen.overdue, 'task')} due for a minute and more, and nobody promotes"
         return warn("work", told, "start a fleet, or run: runner drain")
     if seen.ready and seen.known_types is None:
         told = f"{several(seen.ready, 'task')} ready, and no worker lives"
         return warn("work", told, "start a fleet, or run: runner drain")
+    alone = sorted(set(seen.waiting_queues or ()) - set(served_queues or ()))
+    if seen.ready and served_queues is not None and alone:
+        told = f"served by no worker: {', '.join(f'queue {one}' for one in alone[:SHOWN])}"
+        return warn("work", told, "start a fleet for it, or one without --queue")
     unknown = sorted(set(seen.waiting_types or ()) - set(seen.known_types or ()))
     if seen.ready and unknown:
         told = f"not implemented by any worker: {', '.join(unknown[:SHOWN])}"
@@ -104,10 +118,20 @@ def work(seen: Work) -> Finding:
     if seen.done_before:
         told = f"{several(seen.done_before, 'task')} under keys that are done: they will do nothing"
         return warn("work", told, "nothing: they are deleted when claimed")
-    if seen.old_pauses:
-        told = f"{several(seen.old_pauses, 'pause')} without an end, for more than a day"
-        return warn("work", told, "see: runner status; end with: runner resume")
     return ok("work", f"{seen.ready} ready, nothing overdue")
+
+
+def pauses(found: Sequence[Pause]) -> Finding:
+    """A pause is somebody's will, and is forgotten all the same."""
+    if not any(one.kept_back or one.forgotten for one in found):
+        return ok("pauses", f"{several(len(found), 'pause')}, nothing waits" if found else "none")
+    worst = max(found, key=lambda one: (one.kept_back, one.forgotten))
+    told = f"{named(worst.queue, worst.task_type)} is paused"
+    told += f": {several(worst.kept_back, 'ready task')} kept back" if worst.kept_back else ""
+    told += ", without an end for more than a day" if worst.forgotten else ""
+    others = f" (and {several(len(found) - 1, 'pause')} more)" if len(found) > 1 else ""
+    advice = f"when that is over: {resume(worst.queue, worst.task_type)}"
+    return warn("pauses", told + others, advice)
 
 
 def dead(seen: Work) -> Finding:

@@ -180,13 +180,24 @@ select count(*) filter (where t.state = 'ready') as ready,
                           and t.run_at < clock_timestamp() - interval '1 minute') as overdue,
        count(*) filter (where t.state in ('ready', 'scheduled') and r.idempotency_key is not null)
            as done_before,
-       (select count(*) from runner.pause where until is null
-          and at < clock_timestamp() - interval '1 day') as old_pauses,
        (select array_agg(distinct one) from runner.worker w, unnest(w.types) as one
         where w.role = 'worker' and w.lease_until > clock_timestamp()) as known_types,
-       array_agg(distinct t.task_type) filter (where t.state = 'ready') as waiting_types
+       array_agg(distinct t.task_type) filter (where t.state = 'ready') as waiting_types,
+       array_agg(distinct t.queue) filter (where t.state = 'ready') as waiting_queues
 from runner.task t left join runner.receipt r on r.idempotency_key = t.idempotency_key
     and r.completed_at < clock_timestamp() - interval '1 minute';
+
+-- name: doctor_pauses
+-- What is paused now, the oldest first, and how many ready tasks each pause keeps back.
+select p.queue, p.task_type,
+       p.until is null and p.at < clock_timestamp() - interval '1 day' as forgotten,
+       (select count(*) from runner.task t
+        where t.state = 'ready' and (p.queue is null or t.queue = p.queue)
+          and (p.task_type is null or t.task_type = p.task_type)) as kept_back
+from runner.pause p
+where p.until is null or p.until > clock_timestamp()
+order by p.at
+limit 20;
 
 -- name: doctor_ids
 -- The largest id in the table, and the last one that was given out (null: not to be seen, or none yet).
