@@ -50,7 +50,7 @@ def test_the_entry_for_cron(fresh: str, tmp_path: Path) -> None:
     terminal.type("runner enqueue hello")
     env = re.sub("'.*'", f"'{fresh}'", block(PAGE, "export DATABASE_URL='").text)
     (tmp_path / "env").write_text(env)
-    terminal.environment["DATABASE_URL"] = ""  # cron knows none
+    del terminal.environment["DATABASE_URL"]  # cron knows none
     (command,) = cron_commands(block(PAGE, "* * * * *").text)
     assert terminal.cron(command.replace("/srv/app", str(tmp_path))) == ""
     assert "hello" not in terminal.type(f"{env.strip()}; runner list").stdout
