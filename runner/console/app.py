@@ -253,7 +253,10 @@ class App:
             return
         self._drawn_at, self._stale = at, False
         width, height = self.terminal.size()
-        self._held_at = self._held_at if self.scene.state.paused else at
+        if not self.scene.state.paused:
+            self._held_at, self.scene.log = at, self.log
+        elif self.scene.log is self.log:
+            self.scene.log = tuple(self.log)  # what is logged from here on is shown when it goes on
         clock = time.time()
         frame = render(self.scene, width, height, self._held_at, clock, unicode=self._unicode)
         self.display.show(frame)
