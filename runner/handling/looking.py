@@ -16,12 +16,15 @@ from ..store.claim import (
     claim,
     compose_claim,
     list_kinds,
+    plan_anew,
 )
 from ..store.tx import Tx
 from ..wire import Token
 
 LIST_SECONDS = 1.0  # kinds are listed anew at most so often …
 WOKEN_LIST_SECONDS = 0.05  # … or so, when something woke us and the kinds we know had nothing
+PLAN_SECONDS = 5.0  # plans are at most so old while there is work …
+SLOW_SECONDS = 0.05  # … and are not used again when a look took longer than this
 FULL_EVERY = 64  # a busy worker looks below its marks once in so many claims, where that is of use
 DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 5
 
@@ -52,6 +55,8 @@ class Looking:
         self._list_at = self._full_at = float("-inf")
         self._lap_in_any_case_at = now() + LAP_SECONDS
         self._claims = 0
+        self._planned_at = now()
+        self._found = self._slow = False
         self.was_full = False
         self.woken = False
 
@@ -99,7 +104,17 @@ class Looking:
             self._places.unclean is not None and at >= self._full_at
         )
 
+    def _plan_anew(self) -> None:
+        """A plan is made for the table as large as it was then. One for a few rows reads them all: when
+        300,000 more came at once, each claim and each completion did, until the next ANALYZE."""
+        old = now() >= self._planned_at + PLAN_SECONDS
+        if self._slow or (old and (self.woken or self._found)):
+            plan_anew(self._conn)
+            self._planned_at = now()
+
     def _look(self, done: Collection[Token], *, full: bool) -> list[Row]:
+        self._plan_anew()
+        self._slow = True  # unless it comes through in time
         begun = now()
         rows = claim(
             self._conn,
@@ -113,8 +128,9 @@ class Looking:
             full=full,
             bounds=self._bounds,
         )
+        at = now()
+        self._found, self._slow = bool(rows), at - begun > SLOW_SECONDS
         if full:
-            at = now()
             if not rows:
                 self._places.made_lap()
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.

@@ -49,6 +49,9 @@ class Bounded(psycopg.Connection[Any]):
     pooled = False
     ours = True  # the session: what is set and prepared in it is for later, too
     durable: Sequence[bytes] = ()  # what each transaction needs for its commit to wait for the disk
+    # Statements that are asked now and then are planned each time: a plan that was made for a few rows
+    # reads them all, and a million more may have come since.
+    _threshold: int | None = None
     _bounds = b""
     _pooled_cursor: type[psycopg.Cursor[Any]] = PooledCursor
 
@@ -66,6 +69,7 @@ class Bounded(psycopg.Connection[Any]):
         theirs = str(parts.get("options") or "")
         bounds = settings(statement_seconds)
         ours = _as_options({**bounds, **more})
+        kwargs.setdefault("prepare_threshold", cls._threshold)
         with_ours = make_conninfo(conninfo, options=f"{theirs} {ours}".strip())
         try:
             conn = super().connect(with_ours, **kwargs)

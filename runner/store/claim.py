@@ -116,6 +116,11 @@ def list_kinds(
     return [Kind(*row[2:]) for row in rows if row[2] is not None]
 
 
+def plan_anew(conn: psycopg.Connection[Any]) -> None:
+    """The session forgets its plans, those inside of functions too."""
+    conn.execute(query("plan_anew"), prepare=False)
+
+
 def _snapshot(xmin: int, own: int | None) -> Snapshot:
     return Snapshot(xmin, NOBODY_KNOWS if own is None else own)
 

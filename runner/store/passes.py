@@ -23,7 +23,7 @@ SWEPT = "lease expired"
 def next_due(conn: psycopg.Connection[Any]) -> float | None:
     """Seconds until the next scheduled task is due, negative when it is; None when there is none."""
     with conn.cursor(row_factory=scalar_row) as cursor:
-        found: float | None = cursor.execute(query("next_due"), prepare=True).fetchone()
+        found: float | None = cursor.execute(query("next_due")).fetchone()
         return found
 
 

@@ -61,6 +61,7 @@ class Tx(Sending):
     """
 
     _pooled_cursor = PooledCursor
+    _threshold: int | None = 5  # psycopg's; see `plan_anew`
     lent = False
     traces = True
     ahead = False  # a transaction is open that nobody has used yet
@@ -191,7 +192,7 @@ class Tx(Sending):
         self.row_factory = tuple_row
         self.cursor_factory = PooledCursor if self.pooled else Cursor
         self.server_cursor_factory = ServerCursor
-        self.prepare_threshold = None if self.pooled else 5
+        self.prepare_threshold = None if self.pooled else self._threshold
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
         self._adapters = self._tpc = None

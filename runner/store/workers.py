@@ -51,7 +51,7 @@ def existing(conn: psycopg.Connection[Any], workers: Sequence[UUID]) -> set[UUID
 
 def _ids(conn: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> set[UUID]:
     with conn.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(query(name), values, prepare=True))
+        return set(cursor.execute(query(name), values))
 
 
 def taken(conn: psycopg.Connection[Any], renewals: Sequence[Renewal]) -> list[Renewal]:
@@ -64,5 +64,5 @@ def taken(conn: psycopg.Connection[Any], renewals: Sequence[Renewal]) -> list[Re
         "fences": [one.fence for one in renewals],
     }
     with conn.cursor(row_factory=scalar_row) as cursor:
-        cursor.execute(query("taken"), values, prepare=True)
+        cursor.execute(query("taken"), values)
         return [renewals[nth - 1] for nth in cursor]

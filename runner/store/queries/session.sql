@@ -23,6 +23,10 @@ set local synchronous_commit = on;
 select set_config('synchronous_commit', 'on', false)
 where current_setting('synchronous_commit') in ('off', 'local');
 
+-- name: plan_anew
+-- What is prepared stays, and is planned for the tables as they are when it is used next.
+discard plans;
+
 -- name: reset_session
 -- Undoes what a handler left in the session. Never DISCARD ALL: it drops psycopg's prepared statements.
 set session authorization default;
