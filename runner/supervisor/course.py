@@ -67,15 +67,22 @@ class Course:
 
     def ended(self, outcome: Outcome, task_type: int, seconds: float, at: float) -> None:
         """An attempt at a task of this type has ended, whoever wrote how."""
-        self.changed(at)
-        self.view.tally[outcome] += 1
+        self._ended(outcome, at)
         self.tallies.ended(task_type, outcome, seconds)
 
     def settled(self, settle: Settle, outcome: Outcome) -> None:
-        """What a dead worker had begun has been settled."""
-        self.ended(outcome, settle.type, settle.seconds, now())
-        if settle.how is How.LEASE_LOST:
-            self.tallies.ended(settle.type, Outcome.LOST, 0.0)
+        """What a dead worker had begun has been settled.
+
+        Each attempt has one end: that its task was given back is how a lost lease ends.
+        """
+        self._ended(outcome, now())
+        given_back = outcome in (Outcome.RELEASED, Outcome.NONE)
+        lost = given_back and settle.how is How.LEASE_LOST
+        self.tallies.ended(settle.type, Outcome.LOST if lost else outcome, settle.seconds)
+
+    def _ended(self, outcome: Outcome, at: float) -> None:
+        self.changed(at)
+        self.view.tally[outcome] += 1
 
     def report(self) -> Report:
         """What the command is told at the end."""
