@@ -34,6 +34,7 @@ COLUMNS = {
     ),
     "dead": ("type", "count", "error", "cause", "last_failed_at", "first_seen", "sample"),
 }
+MOMENTS = ("first_seen", "next_try", "last_failed_at")
 
 
 @click.command()
@@ -116,8 +117,15 @@ def _show(board: "list[Record]") -> None:
         names = dict.fromkeys(name for columns in COLUMNS.values() for name in columns)
         output.write_rows(("kind", *names), rows)
         return
+    from . import tables
+
+    now = tables.now()
     for kind, title in TITLES.items():
-        some = [one for one in rows if one["kind"] == kind]
+        some = [
+            one | {name: tables.age(one[name], now) for name in MOMENTS if one.get(name)}
+            for one in rows
+            if one["kind"] == kind
+        ]
         if some:
             output.write_rows(COLUMNS[kind], some, title=title)
     if not rows:

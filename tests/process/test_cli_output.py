@@ -330,6 +330,16 @@ def test_a_terminal_shows_what_matters(
         assert all(word in shown for word in words), shown
 
 
+def test_the_board_tells_how_long_ago(project: Path, db: Connection, db_url: str) -> None:
+    fill(db)
+    db.execute("update runner.task set attempt = 1, cause = 'KeyError', last_failed_at = now()")
+    shown, code = run_on_terminal("todo", url=db_url, cwd=project, COLUMNS="200")
+    assert code == 0
+    assert all(word in shown for word in ("not implemented", "failing now", "dead", " ago"))
+    assert not re.search(r"\d\d:\d\d:\d\d", shown), shown
+    assert re.search(r"\d\d:\d\d:\d\d", run("todo", url=db_url, cwd=project).stdout)
+
+
 def test_help_and_version_need_nothing(tmp_path: Path) -> None:
     for arguments in (["--help"], ["-h"], ["start", "-h"], ["db", "status", "-h"]):
         result = run(*arguments, cwd=tmp_path)
