@@ -61,12 +61,18 @@ def drain(
         schema.check(conn)
         since = _first_pass(conn, config)
         runnable = drains.runnable(conn, queues, config.procs)
-        if not runnable and not _is_worth_waiting(conn, config, queues):
+        idle = not runnable and not _is_worth_waiting(conn, config, queues)
+        if overlap == "skip":
+            # What is not runnable may be in the hands of another drain: that is told, not "empty".
+            alone = (
+                drains.is_free(conn, queues)
+                if idle
+                else drains.take_lock(conn, lock, runner_id, queues, config)
+            )
+            if not alone:
+                return _step_back(fail_if_busy, now() - begun)
+        if idle:
             return _summary(drains.left(conn, queues, None), None, now() - begun)
-        if overlap == "skip" and not drains.take_lock(conn, lock, runner_id, queues, config):
-            if fail_if_busy:
-                raise Busy("another drain of these queues runs")
-            return Drained(0, seconds=now() - begun, reason="overlap")
     # No connection is open from here on: the parent forks.
     types = TypeNames()
     supervisor = compose(
@@ -87,6 +93,12 @@ def drain(
         if report.reason != "database":
             raise
         return _summary(None, report, now() - begun)  # it has been told why
+
+
+def _step_back(fail_if_busy: bool, seconds: float) -> Drained:
+    if fail_if_busy:
+        raise Busy("another drain of these queues runs")
+    return Drained(0, seconds=round(seconds, 3), reason="overlap")
 
 
 def _goal(config: FleetConfig, runnable: int) -> RunUntilDrained:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ..enqueueing.envelope import Envelope, from_fields, seal
+from ..enqueueing.envelope import Envelope, exactly, from_fields, seal
 from ..errors import InvalidTask, UsageError
 from ..payload import SIZE_LIMIT, loads_strict
 from . import output
@@ -52,7 +52,7 @@ class Source:
                 raise InvalidTask(f"not UTF-8 at byte {error.start + 1}") from None
         value = loads_strict(line, limit=LINE_LIMIT if self.envelope else SIZE_LIMIT)
         if not self.envelope:
-            return seal(self.type, value, **self.defaults)
+            return seal(self.type, exactly(value), **self.defaults)
         if not isinstance(value, dict):
             raise InvalidTask("no object with the fields of a task")
         if self.type is not None:

@@ -1,11 +1,13 @@
 """Which tasks a verb means: ids or filters."""
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..terminal import is_terminal
 from ..units import parse_duration
 from .params import Duration, Kind, Moment, whole_number
 
@@ -100,10 +102,15 @@ def limit_option(function: _F) -> _F:
     return click.option(
         "--limit",
         type=Limit(),
-        default=str(USUAL_LIMIT),
-        show_default=True,
-        help="Show at most so many; 0: all.",
+        help=f"Show at most so many; 0: all (default: {USUAL_LIMIT} on a terminal, else all).",
     )(function)
+
+
+def how_many(limit: int | None) -> int:
+    """The limit that was given, or the usual one: a person reads few, a program counts on all."""
+    if limit is not None:
+        return limit
+    return USUAL_LIMIT if is_terminal(sys.stdout) else 0
 
 
 def chosen(

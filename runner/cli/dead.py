@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..operating.person import who
 from . import output, records
 from .changing import Deed, Doing
-from .choosing import chosen, filters, ids_argument, limit_option
+from .choosing import chosen, filters, how_many, ids_argument, limit_option
 from .database import connect_wait, connection
 from .settings import Settings
 
@@ -27,6 +27,7 @@ def _looking(function: Any) -> Any:
         connect_wait(),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
         limit_option,
+        click.option("--all", "everything", is_flag=True, help="Whatever is dead, however much."),
         filters,
         ids_argument(),
     ):
@@ -55,7 +56,8 @@ def list_(
     settings: Settings,
     /,
     ids: tuple[int, ...],
-    limit: int,
+    limit: int | None,
+    everything: bool,
     as_json: bool,
     connect_wait: float,
     **options: Any,
@@ -64,9 +66,10 @@ def list_(
     from ..store import tasks
 
     wanted = chosen(options, ids=ids, states=DEAD)
+    most = 0 if everything else how_many(limit)
     with connection(settings, "dead", connect_wait) as conn:
-        found = tasks.tasks(conn, wanted, limit=limit + 1 if limit else None)
-        records.write_tasks(found, limit, as_json, settings)
+        found = tasks.tasks(conn, wanted, limit=most + 1 if most else None)
+        records.write_tasks(found, most, as_json, settings)
 
 
 @dead.command()
@@ -75,7 +78,8 @@ def show(
     settings: Settings,
     /,
     ids: tuple[int, ...],
-    limit: int,
+    limit: int | None,
+    everything: bool,
     as_json: bool,
     connect_wait: float,
     **options: Any,
@@ -84,8 +88,9 @@ def show(
     from ..store import tasks
 
     wanted = chosen(options, ids=ids, states=DEAD)
+    most = 0 if everything else how_many(limit)
     with connection(settings, "dead", connect_wait) as conn:
-        found = tasks.tasks(conn, wanted, limit=limit or None, whole=True)
+        found = tasks.tasks(conn, wanted, limit=most or None, whole=True)
         for number, record in enumerate(found):
             if number and not as_json:
                 output.write("\n")

@@ -94,6 +94,7 @@ def _right_form(params: str) -> str | None:
 
 def _enqueue_one(settings: Settings, task: Task, as_json: bool, connect_wait: float) -> None:
     from ..enqueueing import enqueue as add
+    from ..enqueueing.envelope import exactly
     from ..payload import loads_strict
     from ..store import overview
 
@@ -103,7 +104,7 @@ def _enqueue_one(settings: Settings, task: Task, as_json: bool, connect_wait: fl
         error.hint = error.hint or _right_form(task.params)
         raise
     with connection(settings, "enqueue", connect_wait) as conn:
-        task_id = add(conn, task.type, params, **task.options)
+        task_id = add(conn, task.type, exactly(params), **task.options)
         done = task_id is None and overview.is_completed(conn, task.options["key"])
     if task_id is None:
         problems.notice("already done" if done else "already queued", settings)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from . import records
-from .choosing import TaskId, chosen, filters, ids_argument, limit_option
+from .choosing import TaskId, chosen, filters, how_many, ids_argument, limit_option
 from .database import connect_wait, connection
 from .settings import Settings
 
@@ -27,7 +27,7 @@ def list(
     ids: tuple[int, ...],
     states: tuple[str, ...],
     after: int,
-    limit: int,
+    limit: int | None,
     as_json: bool,
     connect_wait: float,
     **options: Any,
@@ -36,6 +36,7 @@ def list(
     from ..store import tasks
 
     wanted = chosen(options, ids=ids, states=states, after=after - 1)
+    most = how_many(limit)
     with connection(settings, "list", connect_wait) as conn:
-        found = tasks.tasks(conn, wanted, limit=limit + 1 if limit else None)
-        records.write_tasks(found, limit, as_json, settings)
+        found = tasks.tasks(conn, wanted, limit=most + 1 if most else None)
+        records.write_tasks(found, most, as_json, settings)

@@ -10,7 +10,7 @@ from typing import Any
 from ..statements import statement
 from .batch import Batch, gather
 from .drivers import Driver, async_driver, render, sync_driver
-from .envelope import NO_PARAMS, seal
+from .envelope import seal
 
 When = datetime | None
 Delay = float | timedelta | None
@@ -19,7 +19,7 @@ Delay = float | timedelta | None
 def enqueue(
     conn: Any,
     type_or_instance: Any,
-    params: Any = NO_PARAMS,
+    params: Any = None,
     *,
     queue: str = "default",
     priority: int = 5,
@@ -36,7 +36,7 @@ def enqueue(
 
     `conn`: psycopg (connection or cursor), psycopg2, SQLAlchemy Connection or Session, Django's
     connection. `type_or_instance`: a task type, or an instance of a registered class, whose fields
-    are the params. `params`: any JSON value; left out it is {}, None is null.
+    are the params. `params`: any JSON value; left out, or None, it is {}.
     """
     driver = sync_driver(conn)
     task = seal(
@@ -50,7 +50,7 @@ def enqueue(
 async def aenqueue(
     conn: Any,
     type_or_instance: Any,
-    params: Any = NO_PARAMS,
+    params: Any = None,
     *,
     queue: str = "default",
     priority: int = 5,
@@ -72,7 +72,7 @@ async def aenqueue(
 
 def enqueue_sql(
     type_or_instance: Any,
-    params: Any = NO_PARAMS,
+    params: Any = None,
     *,
     queue: str = "default",
     priority: int = 5,
@@ -109,8 +109,9 @@ def enqueue_many(
     """Add many tasks in the transaction of `conn`; how many were added.
 
     `items`: instances of registered classes, pairs (type, params), dicts with the fields of `enqueue`,
-    or with `type` params alone. The other arguments hold where an item says nothing else. All are judged
-    before the first is sent, and they are sent in one statement: COPY where the driver has it.
+    or with `type` params alone (None: the JSON null). The other arguments hold where an item says
+    nothing else. All are judged before the first is sent, and they are sent in one statement: COPY where
+    the driver has it.
     """
     driver = sync_driver(conn)
     defaults = {"queue": queue, "priority": priority, "run_at": run_at, "delay": delay,

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import Delay, When, enqueue, enqueue_many
-from .envelope import NO_PARAMS
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -37,7 +36,7 @@ class Client:
     def enqueue(
         self,
         type_or_instance: Any,
-        params: Any = NO_PARAMS,
+        params: Any = None,
         *,
         queue: str = "default",
         priority: int = 5,

@@ -20,14 +20,11 @@ from ..registry.models import params_of, type_of
 from ..text import class_name
 
 
-class _NoParams:
-    """Stands for params that were not given: {}; None that is given is the JSON null."""
-
-    def __repr__(self) -> str:
-        return "{}"
+class _Null:
+    """The JSON null as params: None as an argument is an argument left out, as NULL is in SQL."""
 
 
-NO_PARAMS: Any = _NoParams()
+NULL: Any = _Null()
 
 
 class Envelope(NamedTuple):
@@ -51,7 +48,7 @@ class Envelope(NamedTuple):
 
 def seal(
     task: Any,
-    params: Any = NO_PARAMS,
+    params: Any = None,
     *,
     queue: str = "default",
     priority: int = 5,
@@ -69,7 +66,7 @@ def seal(
     task_type, given = _addressed(task, params)
     return Envelope(
         _plain(check_type(task_type)),
-        "{}" if given is NO_PARAMS else dumps(given),
+        "{}" if given is None else dumps(None if given is NULL else given),
         _plain(check_queue(queue)),
         check_priority(priority),
         None if run_at is None else check_run_at(run_at).astimezone(UTC).isoformat(),
@@ -91,9 +88,14 @@ def _addressed(task: Any, params: Any) -> tuple[str, Any]:
         return task, params
     if isinstance(task, type) or inspect.isroutine(task):
         return type_of(task), params
-    if params is not NO_PARAMS:
+    if params is not None:
         raise InvalidTask(f"params: given twice, the {class_name(task)} has its own")
     return type_of(task), params_of(task)
+
+
+def exactly(params: Any) -> Any:
+    """Params where nothing can have been left out: None is the JSON null."""
+    return NULL if params is None else params
 
 
 def from_item(item: Any, type: str | None, defaults: Mapping[str, Any]) -> Envelope:
@@ -101,7 +103,7 @@ def from_item(item: Any, type: str | None, defaults: Mapping[str, Any]) -> Envel
     if isinstance(item, Envelope):
         return item
     if type is not None:
-        return seal(type, item, **defaults)
+        return seal(type, exactly(item), **defaults)
     if isinstance(item, tuple):
         if len(item) != 2:
             raise InvalidTask(f"a pair (type, params) is needed, not {len(item)} values")
@@ -117,8 +119,8 @@ _FIELDS = frozenset(Envelope._fields)
 
 
 def from_fields(item: Mapping[str, Any], defaults: Mapping[str, Any]) -> Envelope:
-    """Judge an envelope: a dict with the fields of `enqueue`; a null is a field left out, but in
-    params the JSON null. `run_at` may be ISO 8601 text."""
+    """Judge an envelope: a dict with the fields of `enqueue`; a null is a field left out. `run_at` may
+    be ISO 8601 text."""
     for name in item:
         if name not in _FIELDS:
             raise InvalidTask(
@@ -135,7 +137,7 @@ def from_fields(item: Mapping[str, Any], defaults: Mapping[str, Any]) -> Envelop
         given["run_at"] = _moment(given["run_at"])
     if "run_at" in given or "delay" in given:
         defaults = {k: v for k, v in defaults.items() if k not in ("run_at", "delay")}
-    return seal(item["type"], item.get("params", NO_PARAMS), **{**defaults, **given})
+    return seal(item["type"], item.get("params"), **{**defaults, **given})
 
 
 def _moment(text: str) -> datetime:

@@ -57,6 +57,11 @@ def take_lock(
     return conn.execute(query("take_drain_lock"), values).fetchone() is not None
 
 
+def is_free(conn: psycopg.Connection[Any], queues: Sequence[str] | None) -> bool:
+    """Whether no drain of this set of queues runs; takes nothing."""
+    return not value(conn, "drain_lock_is_taken", {"queues": queues})
+
+
 def release_lock(conn: psycopg.Connection[Any], lock: UUID) -> None:
     """Let the next drain in."""
     conn.execute(query("release_drain_lock"), {"worker_id": lock})

@@ -142,7 +142,7 @@ def test_bulk_of_all_kinds(door: Door, db: Connection) -> None:
     by_type = {row[0]: row[1:] for row in found}
     assert len(found) == len(by_type) == 8
     assert by_type["plain"][0] == {"n": 1}
-    assert by_type["null"][0] is None
+    assert by_type["null"][0] == {}
     assert by_type["bare"][0] == {}
     assert by_type["later"][1:3] == ("scheduled", moment)
     assert timedelta(0) < by_type["soon"][2] - datetime.now(UTC) < timedelta(minutes=11)

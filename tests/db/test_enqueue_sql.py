@@ -1,5 +1,7 @@
 """The SQL side: the function from triggers and statements, the plain INSERT, times, privileges."""
 
+import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -85,10 +87,32 @@ def test_defaults_and_nulls(db: Connection) -> None:
 
 
 def test_params_left_out_and_null(db: Connection) -> None:
+    """None is an argument left out, as NULL is in SQL; where there are params alone it is the null."""
     runner.enqueue(db, "a")
     runner.enqueue(db, "b", None)
-    runner.enqueue(db, "c", {})
-    assert rows(db) == [("a", {}), ("b", None), ("c", {})]
+    runner.enqueue(db, "c", params=None)
+    runner.enqueue_many(db, [("d", None), {"type": "e", "params": None}])
+    runner.enqueue_many(db, [None], type="f")
+    assert rows(db) == [("a", {}), ("b", {}), ("c", {}), ("d", {}), ("e", {}), ("f", None)]
+    for one in (runner.enqueue, runner.aenqueue, runner.enqueue_sql, runner.Client.enqueue):
+        assert inspect.signature(one).parameters["params"].default is None
+
+
+def test_an_instance_may_come_with_params_of_none(db: Connection) -> None:
+    """What wraps `enqueue` hands its own default on."""
+    tasks = runner.Registry()
+
+    @tasks.task
+    @dataclass
+    class Welcome:
+        to: str
+
+        def process(self, tx: object, task: object) -> None: ...
+
+    runner.enqueue(db, Welcome("a"), None)
+    assert rows(db) == [("Welcome", {"to": "a"})]
+    with pytest.raises(runner.InvalidTask, match="given twice"):
+        runner.enqueue(db, Welcome("a"), {})
 
 
 def test_what_an_enqueuer_needs(db: Connection, db_url: str) -> None:

@@ -130,6 +130,24 @@ def test_a_second_drain_steps_back(project: Path, db: Connection, db_url: str) -
     assert json.loads(result.stdout)["ok"] == 1
 
 
+def test_a_drain_at_its_last_task_is_not_overlooked(
+    project: Path, db: Connection, db_url: str
+) -> None:
+    """Nothing is runnable then, and yet the queues are not empty: busy."""
+    db.execute(
+        "insert into runner.worker (worker_id, runner_id, role, host, pid, lease, lease_until)"
+        " values (gen_random_uuid(), gen_random_uuid(), 'drain', 'elsewhere', 1, '1m',"
+        " now() + interval '1m')"
+    )
+    told = json.loads(run("drain", "--json", url=db_url, cwd=project).stdout)
+    assert (told["reason"], told["seconds"]) == ("overlap", round(told["seconds"], 3))
+    assert run("drain", "--fail-if-busy", url=db_url, cwd=project).returncode == 75
+    for others in (("--queue", "mail"), ("--overlap", "allow")):
+        result = run("drain", *others, "--fail-if-busy", "--json", url=db_url, cwd=project)
+        assert (json.loads(result.stdout)["reason"], result.returncode) == ("empty", 0)
+    assert db.execute("select count(*) from runner.worker").fetchone() == (1,)
+
+
 def test_the_summary_has_one_form(project: Path, db: Connection, db_url: str) -> None:
     add(db, "hello")
     loud = run("drain", "--procs", "1", "-v", url=db_url, cwd=project)

@@ -68,6 +68,20 @@ def test_list_in_the_agreed_shape(box: Box) -> None:
     assert box.lines("list", "--after", str(found[2]["id"])) == [found[2]]
 
 
+def test_a_program_gets_all_tasks(box: Box) -> None:
+    """The usual limit is for people at a terminal; `--all` lifts it there, too."""
+    box.db.execute(
+        "insert into runner.task (task_type, state) select 'mail', 'dead' from generate_series(1, 1200)"
+    )
+    for verb in (["list"], ["dead", "list"], ["dead", "list", "--all"]):
+        assert len(box.ok(*verb).splitlines()) == 1201
+    assert len(box.lines("dead", "show", "--all")) == 1200
+    shown, code = run_on_terminal("list", url=box.url, cwd=box.directory)
+    assert ("more than 1000: --limit 0 shows all" in shown, code) == (True, 0)
+    shown, code = run_on_terminal("dead", "list", "--all", url=box.url, cwd=box.directory)
+    assert (shown.count("mail") >= 1200, code) == (True, 0)
+
+
 def test_show_in_the_agreed_shape(box: Box) -> None:
     (task,) = add(box.db, params='{"n": 1e400, "s": "\u202e\u007f\U0001f600"}', run_at="infinity")
     out = box.ok("show", str(task), "--json")

@@ -77,6 +77,11 @@ values (%(worker_id)s, %(runner_id)s, 'drain', %(host)s, %(pid)s, %(queues)s,
 on conflict do nothing
 returning worker_id;
 
+-- name: drain_lock_is_taken
+-- Whether somebody has the lock of a drain of these queues; by the index that keeps it unique.
+select exists (select from runner.worker
+               where role = 'drain' and coalesce(queues, '{}') = coalesce(%(queues)s::text[], '{}'));
+
 -- name: release_drain_lock
 -- Lets the next drain in.
 delete from runner.worker where worker_id = %(worker_id)s and role = 'drain';
