@@ -1,0 +1,72 @@
+"""How a worker waits: for an order of its parent, for its turn to be woken, or for its own poll.
+
+One byte in the wake pipe of a set of queues wakes one of its workers, whichever reads it first; who was
+woken and found plenty wakes the next. So a hundred tasks wake as many workers as they need, and one task
+wakes one.
+"""
+
+import contextlib
+import os
+import random
+from dataclasses import dataclass
+
+from ..clock import now
+from ..config import ALIVE_SECONDS, FleetConfig
+from ..wire import EventWriter, Kind
+from .lifeline import Lifeline, wait_readable
+
+IDLE_POLLS = 30  # an idle worker looks of its own this many times less often than the maintainer
+
+
+@dataclass
+class Idling:
+    """`wake`: where a byte wakes one of us; `wake_next`: where to put one for another."""
+
+    config: FleetConfig
+    events: EventWriter
+    lifeline: Lifeline
+    rng: random.Random
+    wake: int
+    wake_next: int
+    _was_woken: bool = False
+
+    def idle(self, looked_at: float, *, full: bool) -> bool:
+        """Say that a look has found nothing, then wait for something to do; whether we were woken.
+
+        `looked_at`: when that look began; `full`: it has seen all there was.
+        """
+        self.events.send(Kind.IDLE, at=looked_at, flag=full)
+        until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
+        while (left := until - now()) > 0:
+            ready = self.pause(min(left, ALIVE_SECONDS), self.wake)
+            if self.wake in ready and self._take_wake_up():
+                return True
+            if self.lifeline.nudge in ready:
+                break
+            self.events.send(Kind.ALIVE)
+        return False
+
+    def _take_wake_up(self) -> bool:
+        """One byte, one worker: another may have been faster."""
+        try:
+            os.read(self.wake, 1)
+        except BlockingIOError:
+            return False
+        self._was_woken = True
+        return True
+
+    def found(self, *, plenty: bool) -> None:
+        """There was work; who was woken for it, and found as much as it wanted, wakes the next: there
+        may be more than the bytes say."""
+        woken, self._was_woken = self._was_woken, False
+        if woken and plenty:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self.wake_next, b".")
+
+    def pause(self, seconds: float, *fds: int) -> list[int]:
+        """Wait for an order, or one of these; what turned readable."""
+        ready = wait_readable([self.lifeline.nudge, *fds], seconds)
+        self.lifeline.clear_nudges()
+        if not self.lifeline.may_claim():
+            self.events.send(Kind.ALIVE)
+        return ready
