@@ -89,7 +89,7 @@ def compose_claim(priorities: Mapping[str, int]) -> sql.Composed:
     rank: sql.Composable = sql.SQL("k.priority")
     if whens:
         rank = sql.SQL("case k.task_type {} else k.priority end").format(sql.SQL(" ").join(whens))
-    return query("claim").format(rank=rank)
+    return query("claim").format(rank=rank, claimed_rows=query("claimed_rows"))
 
 
 def _literal(text: str) -> sql.SQL:

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import namedtuple_row, tuple_row
 
 from ..errors import LeaseLost
 from ..judge import Claim, Verdict
 from ..wire import Token
 from .arrays import numbers
-from .sql import query
+from .sql import query, whole
 
 
 class Ended(NamedTuple):
@@ -41,7 +42,7 @@ def complete(
 
 def delete_done(conn: psycopg.Connection[Any], worker_id: UUID, done: Collection[Token]) -> int:
     """Delete tasks whose handlers are through and sent nothing; how many were still ours."""
-    return conn.execute(query("delete_done"), _pairs(worker_id, done)).rowcount
+    return conn.execute(_several("delete_done"), _pairs(worker_id, done)).rowcount
 
 
 def complete_group(
@@ -49,7 +50,7 @@ def complete_group(
 ) -> str | None:
     """Delete all of these in the open transaction; its claim marker. LeaseLost if one is not ours."""
     with conn.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(query("complete_group"), _pairs(worker_id, done)).fetchall()
+        rows = cursor.execute(_several("complete_group"), _pairs(worker_id, done)).fetchall()
     if len(rows) != len(done):
         raise LeaseLost(f"{len(done) - len(rows)} tasks of the group are no longer ours")
     marker: str | None = rows[0][0]
@@ -58,10 +59,15 @@ def complete_group(
 
 def hand_back(conn: psycopg.Connection[Any], worker_id: UUID, tokens: Collection[Token]) -> int:
     """Make claimed tasks that have not begun ready again, and wake the idle; how many."""
-    count = conn.execute(query("hand_back"), _pairs(worker_id, tokens)).rowcount
+    count = conn.execute(_several("hand_back"), _pairs(worker_id, tokens)).rowcount
     if count:
         conn.execute(query("notify"))
     return count
+
+
+def _several(name: str) -> sql.SQL:
+    """A statement that ends several claims at once."""
+    return whole(name, "claimed_rows")
 
 
 def _pairs(worker_id: UUID, tokens: Collection[Token]) -> dict[str, Any]:

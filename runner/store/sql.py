@@ -1,6 +1,7 @@
 """The named statements of `queries/*.sql` for psycopg; read when this is imported, before any fork."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import psycopg
@@ -18,9 +19,10 @@ def query(name: str) -> sql.SQL:
     return sql.SQL(_STATEMENTS[name])
 
 
-def names() -> list[str]:
-    """Every statement's name."""
-    return list(_STATEMENTS)
+@cache
+def whole(name: str, part: str) -> sql.SQL:
+    """A statement with another in it, where that one's name stands in braces; put together once."""
+    return sql.SQL(query(name).format(**{part: query(part)}).as_string())
 
 
 def records(

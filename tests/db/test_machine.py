@@ -55,13 +55,15 @@ def test_every_transition_for_long(db: Connection) -> None:
 @contextmanager
 def without(name: str, guard: str, instead: str = "") -> Iterator[None]:
     """The statement of this name without one of its guards."""
-    whole = sql._STATEMENTS[name]
-    assert guard in whole
-    sql._STATEMENTS[name] = whole.replace(guard, instead)
+    text = sql._STATEMENTS[name]
+    assert guard in text
+    sql._STATEMENTS[name] = text.replace(guard, instead)
+    sql.whole.cache_clear()
     try:
         yield
     finally:
-        sql._STATEMENTS[name] = whole
+        sql._STATEMENTS[name] = text
+        sql.whole.cache_clear()
 
 
 NOTICED = (AssertionError, psycopg.IntegrityError, FlakyFailure)
@@ -70,10 +72,8 @@ EACH_FENCE = " and r.fence = d.fence"
 GUARDS = {
     "complete: owner and fence": ("complete", " and lease_owner = %(worker_id)s" + FENCE),
     "complete: fence": ("complete", FENCE),
-    "complete_group: fence": ("complete_group", EACH_FENCE),
     "end_claim: fence": ("end_claim", FENCE),
-    "delete_done: fence": ("delete_done", EACH_FENCE),
-    "hand_back: fence": ("hand_back", EACH_FENCE),
+    "several at once: fence": ("claimed_rows", EACH_FENCE),
     "claim: a lease that holds": ("claim", " and lease_until > clock_timestamp()"),
     "claim: the attempt": ("claim", "attempt = t.attempt + 1, "),
     "claim: the fence grows": ("claim", "t.fence + 1", "0"),

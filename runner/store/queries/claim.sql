@@ -78,17 +78,11 @@ from (values (1)) as always left join kind k on true;
 -- and so either waits for this claim and finds its tasks, or makes it claim nothing.
 --
 -- `gone`: tasks whose handlers are through and never touched the connection are deleted on the way, each
--- under its own fence, by one probe of the primary key for each. Whether we are still alive does not
--- matter to them, only whether they are ours: owned is running, by a constraint. That is asked for in
--- words that no index serves: task_running would be taken, and waded through, for a whole worker's past.
+-- under its own fence (`claimed_rows` is in ending.sql). Whether we are still alive does not matter to
+-- them, only whether they are ours: owned is running, by a constraint.
 with gone as (
     delete from runner.task t
-    where t.ctid = any (array(
-        select ours.at
-        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
-        cross join lateral (
-            select r.ctid as at from runner.task r
-            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+    where t.ctid = any (array({claimed_rows}))
       and t.lease_owner is not distinct from %(worker_id)s
     returning t.task_id
 ), me as materialized (

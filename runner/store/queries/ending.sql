@@ -13,29 +13,28 @@ select runner.complete(%d, '%s', %d, '%s'); commit;
 -- The same with nothing to parse and plan at each task.
 prepare runner_complete (bigint, uuid, bigint, text) as select runner.complete($1, $2, $3, $4);
 
--- name: delete_done
--- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
+-- name: claimed_rows
+-- A part of the statements that end several claims at once: where the rows of these tasks are.
 --
 -- One probe of the primary key a task, by any plan: a plain join is estimated at one row, and compares
--- each with each. For the words about the owner see the claim.
+-- each with each. Who uses it asks for the owner in words that no index serves: task_running would be
+-- taken, and waded through, for a whole worker's past.
+select found.at
+from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
+cross join lateral (
+    select r.ctid as at from runner.task r
+    where r.task_id = d.task_id and r.fence = d.fence limit 1) found;
+
+-- name: delete_done
+-- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
 delete from runner.task t
-where t.ctid = any (array(
-        select ours.at
-        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
-        cross join lateral (
-            select r.ctid as at from runner.task r
-            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+where t.ctid = any (array({claimed_rows}))
   and t.lease_owner is not distinct from %(worker_id)s;
 
 -- name: complete_group
 -- Deletes the tasks of a group in the transaction that they share, each under its own fence.
 delete from runner.task t
-where t.ctid = any (array(
-        select ours.at
-        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
-        cross join lateral (
-            select r.ctid as at from runner.task r
-            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+where t.ctid = any (array({claimed_rows}))
   and t.lease_owner is not distinct from %(worker_id)s
 returning current_setting('runner.claim', true);
 
@@ -44,12 +43,7 @@ returning current_setting('runner.claim', true);
 update runner.task t
 set state = 'ready', attempt = t.attempt - 1, lease_owner = null, claimed_at = null,
     shuffle = runner.shuffle()
-where t.ctid = any (array(
-        select ours.at
-        from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
-        cross join lateral (
-            select r.ctid as at from runner.task r
-            where r.task_id = d.task_id and r.fence = d.fence limit 1) ours))
+where t.ctid = any (array({claimed_rows}))
   and t.lease_owner is not distinct from %(worker_id)s;
 
 -- name: leave_receipt
