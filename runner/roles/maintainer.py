@@ -101,7 +101,7 @@ class Maintainer:
         while not self.wait():
             self.events.send(Kind.ALIVE)
             if self.listener.keep():
-                self.due.look = 0.0
+                self.due.look = 0.0  # what was enqueued while it was deaf has woken nobody
             try:
                 self.attend()
             except (psycopg.Error, PoolTimeout) as error:
@@ -225,6 +225,7 @@ class Maintainer:
         poll = self.config.poll_seconds if self.listener.fds else DEAF_POLL_SECONDS
         if self.config.drain is not None:
             poll = min(poll, DRAIN_POLL_SECONDS)
+        # Under an old snapshot a look wades through what was consumed: at most a twentieth of the time.
         wait = max(poll, 20 * (now() - begun))
         if next_due is not None and next_due > 0:
             wait = min(wait, next_due + 0.001)
@@ -243,6 +244,7 @@ class Maintainer:
             ended = passes.sweep(conn, ripe, self.judge) if passes.sweep_is_due(conn, ripe) else []
             passes.prune(conn, self.runner_id, self.config.keep_receipts_seconds)
             self.types = passes.types_of(conn, self.runner_id)
+            # Again: another host's pass forgets a runner whose workers were gone for a while.
             passes.register_runner(conn, self.runner_id, self.config, socket.gethostname())
         for one in ended:
             self.tell_swept(one)

@@ -105,7 +105,7 @@ class Renewer:
             asked.newest = None
         while asked.hand_backs:
             self.hand_back(conn, asked.hand_backs[0])
-            del asked.hand_backs[0]
+            del asked.hand_backs[0]  # not before it is done: a lost connection leaves it to be done
         for settle in list(asked.settles.values()):
             self.settle(conn, settle)
 

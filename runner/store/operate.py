@@ -16,7 +16,7 @@ CHUNK = 1000
 MANY = 1000  # more than any host has workers
 EVERY_STATE = ("scheduled", "ready", "running", "dead")
 LOCKED_TRIES, LOCKED_SECONDS = 20, 0.05  # for tasks that were named, and are locked just now
-COLLISION_TRIES = 5
+COLLISION_TRIES = 5  # two people may change the same tasks, each in another order
 
 Change = Callable[[Connection, Sequence[int], Sequence[str]], list[int]]
 

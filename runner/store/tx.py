@@ -2,56 +2,22 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import psycopg
-from psycopg import Pipeline, pq
-from psycopg.abc import PQGen, Query
+from psycopg import pq
 from psycopg.rows import tuple_row
 
-from ..errors import TransactionMisuse
-from .bounded import InTransaction
 from .connect import ensure_durable
-from .sending import Completion, Sending
+from .guarded import Cursor, Guarded, PooledCursor, ServerCursor
+from .sending import Completion
 from .sql import query
-from .wording import ends_transaction, leaves_traces, may_end_later
-
-_RV = TypeVar("_RV")
 
 SAVEPOINT = b"runner_task"
 
 
-class _Guard:
-    """What our cursors add to psycopg's: a look at each statement before it is sent."""
-
-    def _start_query(self, query: Query | None = None) -> PQGen[None]:
-        connection: Any = self._conn  # type: ignore[attr-defined]
-        if query is not None and connection.lent:
-            connection.look_at(query)
-        return super()._start_query(query)  # type: ignore[misc,no-any-return]
-
-    def _execute_send(self, query: Any, *, force_extended: bool = False, **kwargs: Any) -> None:
-        # The extended protocol takes one statement a string: the server refuses an end behind another
-        # statement before it has run any of them.
-        connection: Any = self._conn  # type: ignore[attr-defined]
-        alone = force_extended or (connection.lent and connection.one_statement_only)
-        super()._execute_send(query, force_extended=alone, **kwargs)  # type: ignore[misc]
-
-
-class Cursor(_Guard, psycopg.Cursor[Any]):
-    """A handler's cursor."""
-
-
-class PooledCursor(InTransaction, Cursor):
-    """A handler's cursor, and the runner's own, behind a pooler."""
-
-
-class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
-    """A handler's named cursor."""
-
-
-class Tx(Sending):
+class Tx(Guarded):
     """A psycopg connection whose transaction is the runner's.
 
     While it is lent to a handler, the transaction begins with the handler's first statement, blocks of
@@ -62,22 +28,12 @@ class Tx(Sending):
 
     _pooled_cursor = PooledCursor
     _threshold: int | None = 5  # psycopg's; see `plan_anew`
-    lent = False
-    traces = True
-    ahead = False  # a transaction is open that nobody has used yet
-    one_statement_only = False  # of the statement that is being sent
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cursor_factory = Cursor
         self.server_cursor_factory = ServerCursor
-        self._owner = threading.get_ident()
         self._at_home = frozenset(_threads())  # the app's own, from before any handler
-        self._elders: frozenset[int] = frozenset()  # left behind by handlers before this one
-        self._marker = ""
-        self.begun = False  # a transaction was begun since the connection was lent
-
-    # -- for the runner ---------------------------------------------------------------------------
 
     def lend(self, marker: str) -> None:
         """Hand the connection to a handler; `marker` names its claim inside the transaction.
@@ -119,11 +75,6 @@ class Tx(Sending):
             pipeline._exit(None)
 
     @property
-    def open(self) -> bool:
-        """Whether a transaction is open, be it broken or not."""
-        return self.pgconn.transaction_status != pq.TransactionStatus.IDLE
-
-    @property
     def ended_by_handler(self) -> bool:
         """Whether the transaction that was begun is no longer there."""
         return self.begun and not self.open
@@ -141,12 +92,6 @@ class Tx(Sending):
                 self.wait(self._exec_command(command))
         self._autocommit = True
 
-    def drop_ahead(self) -> None:
-        """End a transaction that was begun ahead and is not wanted."""
-        if self.ahead:
-            self.ahead = False
-            self.send(b"rollback")
-
     def finish(self, completion: Completion, following: str | None = None) -> None:
         """Complete and commit in one round trip, and be in autocommit mode again; `following` is the
         marker of the claim whose transaction is begun on the same way.
@@ -162,11 +107,6 @@ class Tx(Sending):
         self._autocommit = True
         if following is not None:
             self._marker, self.ahead, self.begun = following, True, False
-
-    @property
-    def is_between_transactions(self) -> bool:
-        """A transaction that was begun ahead makes way for a statement of ours."""
-        return not self.lent and (self.ahead or super().is_between_transactions)
 
     def begin_group(self, marker: str) -> None:
         """Begin a transaction for several handlers, each behind a savepoint."""
@@ -205,135 +145,6 @@ class Tx(Sending):
             ensure_durable(self)
             self.traces = self.has_prepared = self.free = False
 
-    # -- while lent -------------------------------------------------------------------------------
-
-    def look_at(self, statement: Query) -> None:
-        """Refuse a statement that ends the transaction; note one that leaves traces."""
-        text = statement if isinstance(statement, str) else _text_of(statement, self)
-        if word := ends_transaction(text):
-            _refuse(word)
-        self.one_statement_only = may_end_later(text)
-        self.traces = self.traces or leaves_traces(text)
-
-    def _start_query(self) -> PQGen[None]:
-        if self.ahead:
-            self.ahead = False
-            if self.lent:
-                self.begun = True
-                return
-            yield from self._sent(b"rollback")
-        if self.open:
-            return
-        if self._autocommit:
-            yield from self._bounded()  # it is one of ours
-            return
-        if self.begun:
-            # Begun again, it would pass for the one that the handler has ended, effect and all.
-            _refuse("ending the transaction")
-        self.begun = True
-        yield from self._begun(super()._get_tx_start_command(), self._marker)
-
-    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
-        """psycopg's, closed to threads that outlived the handler that started them."""
-        thread = threading.get_ident()
-        if thread != self._owner and (not self.lent or thread in self._elders):
-            raise TransactionMisuse("the handler is over, and with it this transaction")
-        try:
-            return super().wait(gen, *args, **kwargs)
-        except psycopg.errors.SyntaxError as error:
-            if self.lent and self.one_statement_only and "multiple commands" in str(error):
-                _refuse("an end of the transaction behind another statement")
-            raise
-
-    def _get_tx_start_command(self) -> bytes:
-        # Asked for by psycopg.Transaction as the outermost block: it would commit without the task.
-        if self.lent:
-            _refuse("psycopg.Transaction(tx) instead of tx.transaction()")
-        return super()._get_tx_start_command()
-
-    @contextmanager
-    def transaction(
-        self, savepoint_name: str | None = None, force_rollback: bool = False
-    ) -> Iterator[psycopg.Transaction]:
-        """A savepoint while lent: as the outermost block it would commit without the task."""
-        if self.lent:
-            self._begin()
-        else:
-            self.drop_ahead()
-        with super().transaction(savepoint_name, force_rollback) as block:
-            yield block
-
-    @contextmanager
-    def pipeline(self) -> Iterator[Pipeline]:
-        """psycopg's, begun inside the transaction."""
-        if self.lent:
-            self._begin()
-        with super().pipeline() as pipeline:
-            yield pipeline
-
-    @contextmanager
-    def _pipeline_nolock(self) -> Iterator[Pipeline]:
-        # executemany's own, inside of which no transaction can be begun as we do it.
-        if self.lent:
-            self.wait(self._start_query())
-        with super()._pipeline_nolock() as pipeline:
-            yield pipeline
-
-    def _begin(self) -> None:
-        with self.lock:
-            self.wait(self._start_query())
-
-    def _check_intrans_gen(self, attribute: str) -> PQGen[None]:
-        # A handler sets its isolation level before its first statement: begin anew for that.
-        if self.ahead:
-            self.ahead = False
-            yield from self._sent(b"rollback")
-        yield from super()._check_intrans_gen(attribute)
-
-    def commit(self) -> None:
-        """Refused while lent."""
-        if self.lent:
-            _refuse("commit()")
-        super().commit()
-
-    def rollback(self) -> None:
-        """Refused while lent."""
-        if self.lent:
-            _refuse("rollback()")
-        super().rollback()
-
-    def close(self) -> None:
-        """Refused while lent."""
-        if self.lent:
-            _refuse("close()")
-        super().close()
-
-    def set_autocommit(self, value: bool) -> None:
-        """Refused while lent."""
-        if self.lent:
-            _refuse("autocommit")
-        super().set_autocommit(value)
-
-    def _set_autocommit(self, value: bool) -> None:
-        if self.lent:
-            _refuse("autocommit")
-        super()._set_autocommit(value)
-
 
 def _threads() -> Iterator[int]:
     return (thread.ident for thread in threading.enumerate() if thread.ident is not None)
-
-
-def _text_of(statement: Query, connection: psycopg.Connection[Any]) -> str:
-    if isinstance(statement, bytes):
-        return statement.decode("utf-8", "replace")
-    try:
-        return statement.as_string(connection)  # type: ignore[union-attr]
-    except Exception:  # a template string, or one that will not compose: the server judges it
-        return ""
-
-
-def _refuse(what: str) -> NoReturn:
-    raise TransactionMisuse(
-        f"{what} in a handler: the runner ends this transaction, with the task's deletion in it"
-    )

@@ -38,6 +38,7 @@ class Deaths:
 
     def bury(self, child: Child) -> None:
         """Take it off the table; all that it had said before must have been heard."""
+        # While it is a zombie its number is nobody else's: only then can its group be killed by it.
         reaper.kill_group(child.pid)
         death = reaper.reap(child.pid)
         stack = _stack_of(child)
@@ -49,6 +50,7 @@ class Deaths:
         text = postmortem.told(stack, death.peak_bytes if by_others else None)
         self._tell(child, cause, text)
         if child.worker != NO_ID and child.role.holds_leases:
+            # Idle ones as well: a claim may have been committed of which its worker never heard.
             self._settle(child, how, cause, text)
         if child.hello_at is None and self.course.stop is None:
             self._failed_start(child, death)

@@ -9,7 +9,7 @@ import os
 from ..logpipe import LogPipe
 from .child import Child
 
-LINE_LIMIT = 2000
+LINE_LIMIT = 2000  # characters: a record of the log pipe is at most 4 KiB, the rest of it included
 
 
 class Outputs:

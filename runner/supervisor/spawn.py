@@ -21,6 +21,7 @@ def spawn(role: Role, seat: Seat, events: int, log: int) -> Child:
     """Fork one child; OSError when the system has no room for it."""
     pipes = _Pipes(role)
     ends = Ends(events, pipes.control[0], pipes.life[0], log, pipes.extra(role, seat))
+    # What is buffered now would be written by the child, too.
     sys.stdout.flush()
     sys.stderr.flush()
     # Signals wait until the child has its own handlers: one that arrived in between would run the

@@ -37,6 +37,7 @@ class Supervisor:
     def __init__(
         self, config: FleetConfig, roles: Sequence[Role], goal: Goal, means: Means
     ) -> None:
+        # What workers leave behind when they die comes to us, and not to init: we end it.
         kernel.become_subreaper()
         self.config = config
         self.on_terminal = means.on_terminal
@@ -76,7 +77,7 @@ class Supervisor:
         return self.course.report()
 
     def turn(self) -> None:
-        """Look at everybody."""
+        """Look at everybody. Leases come first: whatever follows can wait, and they cannot."""
         self.leases.renew()
         self.notify.alive(now())
         self.leases.kill_overdue()
@@ -88,6 +89,7 @@ class Supervisor:
 
     def open(self) -> None:
         """Take the signals, and open the selector."""
+        # Before anybody is forked: a stop that came earlier would end the command, and not the fleet.
         self.traps = Traps()
         self.notify.open()
         self.family.selector.register(self.traps.fd, selectors.EVENT_READ)

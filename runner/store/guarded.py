@@ -1,0 +1,211 @@
+"""What a handler may do with the connection that it is lent, and what it is refused.
+
+The transaction begins with the handler's first statement and is ended by the runner, with the task's
+deletion in it. So every way in which psycopg ends one, or lets a handler end one, is closed while it is
+lent. What gets round all of that, by whatever spelling, is found out by the marker of the transaction
+(`Tx`).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg import Pipeline, pq
+from psycopg.abc import PQGen, Query
+
+from ..errors import TransactionMisuse
+from .bounded import InTransaction
+from .sending import Sending
+from .wording import ends_transaction, leaves_traces, may_end_later
+
+_RV = TypeVar("_RV")
+
+
+class _Guard:
+    """What our cursors add to psycopg's: a look at each statement before it is sent."""
+
+    def _start_query(self, query: Query | None = None) -> PQGen[None]:
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        if query is not None and connection.lent:
+            connection.look_at(query)
+        return super()._start_query(query)  # type: ignore[misc,no-any-return]
+
+    def _execute_send(self, query: Any, *, force_extended: bool = False, **kwargs: Any) -> None:
+        # The extended protocol takes one statement a string: the server refuses an end behind another
+        # statement before it has run any of them.
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        alone = force_extended or (connection.lent and connection.one_statement_only)
+        super()._execute_send(query, force_extended=alone, **kwargs)  # type: ignore[misc]
+
+
+class Cursor(_Guard, psycopg.Cursor[Any]):
+    """A handler's cursor."""
+
+
+class PooledCursor(InTransaction, Cursor):
+    """A handler's cursor, and the runner's own, behind a pooler."""
+
+
+class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
+    """A handler's named cursor."""
+
+
+class Guarded(Sending):
+    """A connection that is a handler's while it is `lent`, and ours otherwise."""
+
+    lent = False
+    traces = True  # something may be left in the session that a reset must undo
+    ahead = False  # a transaction is open that nobody has used yet
+    begun = False  # a transaction was begun since the connection was lent
+    one_statement_only = False  # of the statement that is being sent
+    _marker = ""  # of the claim that the transaction is for
+    _elders: frozenset[int] = frozenset()  # threads left behind by handlers before this one
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._owner = threading.get_ident()
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open, be it broken or not."""
+        return self.pgconn.transaction_status != pq.TransactionStatus.IDLE
+
+    def drop_ahead(self) -> None:
+        """End a transaction that was begun ahead and is not wanted."""
+        if self.ahead:
+            self.ahead = False
+            self.send(b"rollback")
+
+    @property
+    def is_between_transactions(self) -> bool:
+        """A transaction that was begun ahead makes way for a statement of ours."""
+        return not self.lent and (self.ahead or super().is_between_transactions)
+
+    def look_at(self, statement: Query) -> None:
+        """Refuse a statement that ends the transaction; note one that leaves traces."""
+        text = statement if isinstance(statement, str) else _text_of(statement, self)
+        if word := ends_transaction(text):
+            _refuse(word)
+        self.one_statement_only = may_end_later(text)
+        self.traces = self.traces or leaves_traces(text)
+
+    def _start_query(self) -> PQGen[None]:
+        if self.ahead:
+            self.ahead = False
+            if self.lent:
+                self.begun = True
+                return
+            yield from self._sent(b"rollback")
+        if self.open:
+            return
+        if self._autocommit:
+            yield from self._bounded()  # it is one of ours
+            return
+        if self.begun:
+            # Begun again, it would pass for the one that the handler has ended, effect and all.
+            _refuse("ending the transaction")
+        self.begun = True
+        yield from self._begun(super()._get_tx_start_command(), self._marker)
+
+    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
+        """psycopg's, closed to threads that outlived the handler that started them."""
+        thread = threading.get_ident()
+        if thread != self._owner and (not self.lent or thread in self._elders):
+            raise TransactionMisuse("the handler is over, and with it this transaction")
+        try:
+            return super().wait(gen, *args, **kwargs)
+        except psycopg.errors.SyntaxError as error:
+            if self.lent and self.one_statement_only and "multiple commands" in str(error):
+                _refuse("an end of the transaction behind another statement")
+            raise
+
+    def _get_tx_start_command(self) -> bytes:
+        # Asked for by psycopg.Transaction as the outermost block: it would commit without the task.
+        if self.lent:
+            _refuse("psycopg.Transaction(tx) instead of tx.transaction()")
+        return super()._get_tx_start_command()
+
+    @contextmanager
+    def transaction(
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> Iterator[psycopg.Transaction]:
+        """A savepoint while lent: as the outermost block it would commit without the task."""
+        if self.lent:
+            self._begin()
+        else:
+            self.drop_ahead()
+        with super().transaction(savepoint_name, force_rollback) as block:
+            yield block
+
+    @contextmanager
+    def pipeline(self) -> Iterator[Pipeline]:
+        """psycopg's, begun inside the transaction."""
+        if self.lent:
+            self._begin()
+        with super().pipeline() as pipeline:
+            yield pipeline
+
+    @contextmanager
+    def _pipeline_nolock(self) -> Iterator[Pipeline]:
+        # executemany's own, inside of which no transaction can be begun as we do it.
+        if self.lent:
+            self.wait(self._start_query())
+        with super()._pipeline_nolock() as pipeline:
+            yield pipeline
+
+    def _begin(self) -> None:
+        with self.lock:
+            self.wait(self._start_query())
+
+    def _check_intrans_gen(self, attribute: str) -> PQGen[None]:
+        # A handler sets its isolation level before its first statement: begin anew for that.
+        if self.ahead:
+            self.ahead = False
+            yield from self._sent(b"rollback")
+        yield from super()._check_intrans_gen(attribute)
+
+    def commit(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("commit()")
+        super().commit()
+
+    def rollback(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("rollback()")
+        super().rollback()
+
+    def close(self) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("close()")
+        super().close()
+
+    def set_autocommit(self, value: bool) -> None:
+        """Refused while lent."""
+        if self.lent:
+            _refuse("autocommit")
+        super().set_autocommit(value)
+
+    def _set_autocommit(self, value: bool) -> None:
+        if self.lent:
+            _refuse("autocommit")
+        super()._set_autocommit(value)
+
+
+def _text_of(statement: Query, connection: psycopg.Connection[Any]) -> str:
+    if isinstance(statement, bytes):
+        return statement.decode("utf-8", "replace")
+    try:
+        return statement.as_string(connection)  # type: ignore[union-attr]
+    except Exception:  # a template string, or one that will not compose: the server judges it
+        return ""
+
+
+def _refuse(what: str) -> NoReturn:
+    raise TransactionMisuse(
+        f"{what} in a handler: the runner ends this transaction, with the task's deletion in it"
+    )
