@@ -1,10 +1,10 @@
 """`scripts/hosts patroni`: the primary of three Patroni nodes is struck under load, again and again.
 
 The fleet and the feeder are on a host of their own, and reach the primary through HAProxy there or by a
-URL with all three names. Struck are its PostgreSQL, its Patroni (which comes back once another leads),
-and its network; a switchover is no strike, but asked for. With synchronous replication nothing
-acknowledged may be lost. With asynchronous replication what had not been streamed is gone, in one piece
-for each failover; what is left agrees.
+URL with all three names. Struck are its PostgreSQL (also when the standbys are behind), its Patroni
+(which comes back once another leads), and its network; a switchover is no strike, but asked for. With
+synchronous replication nothing acknowledged may be lost. With asynchronous replication what had not been
+streamed is gone, in one piece for each failover; what is left agrees.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from chaos.hosts import Host
 from chaos.patience import until
 from chaos.patroni import PASSWORD, PATIENCE_SECONDS, Node, Trio
 from chaos.runners import Runner
+from chaos.strikes import KINDS, STRIKES, come_back
+from chaos.strikes import strike as strike_at
 from chaos.witnesses import Judgement, Log, judge
 from runner.store import schema
 
 DATABASE = "replicated"
-STRIKES = ("postgres", "patroni", "network")
-KINDS = (*STRIKES, "switchover")
 FRONTS = ("haproxy", "urls")
 OPTIONS = (
     *("--procs", "4", "--lease", "5s", "--renew", "800ms", "--grace", "5s"),
@@ -120,9 +120,9 @@ class Replicated:
         old.ask("select pg_switch_wal()")
         self._works()
         begun = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._strike(old, strike)
+        strike_at(old, strike)
         # A PostgreSQL that crashed may also be started again where it was.
-        but = None if strike == "postgres" else old
+        but = None if strike in ("postgres", "lagging") else old
         until(lambda: self.trio.leader(but), f"a leader after {strike}", PATIENCE_SECONDS)
         if strike == "patroni":
             time.sleep(QUIET_SECONDS)  # two are primaries now
@@ -132,20 +132,10 @@ class Replicated:
         )
         self._works()
         if strike == "network":
-            self._return(old)
+            come_back(old, self.trio.peers, self.watchdog)
         now = self.trio.whole()
         moved, again = but is old or now is not old, but is old and now is old
         return Round(strike, self._away(begun), moved, self._lost(now), again)
-
-    def _return(self, old: Node) -> None:
-        """The network is back, and a watchdog has reset the host. Without one Patroni 3.0 was seen to
-        lead again with what it knew before the cut, and to undo what the new primary had done."""
-        if self.watchdog:
-            old.kill_patroni()
-            old.kill_postgres()
-        old.host.heal()
-        if self.watchdog:
-            old.start_patroni(self.trio.peers)
 
     def _lost(self, leader: Node) -> int:
         """Acknowledged tasks that have neither a row nor an effect now."""
@@ -153,16 +143,6 @@ class Replicated:
         with psycopg.connect(leader.url(DATABASE), autocommit=True) as conn:
             there = "select task_id from runner.task union select task_id from effect"
             return len(acknowledged - {int(row[0]) for row in conn.execute(there)})
-
-    def _strike(self, old: Node, strike: str) -> None:
-        if strike == "postgres":
-            old.kill_postgres()
-        elif strike == "patroni":
-            old.kill_patroni()
-        elif strike == "switchover":
-            old.switch_over()
-        else:
-            old.host.cut()
 
     def _works(self) -> None:
         """Until so much more was started."""
