@@ -19,30 +19,39 @@ def db() -> None:
     """The embedded PostgreSQL server of this machine."""
 
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
 @db.command()
-def url() -> None:
+@_json
+def url(as_json: bool) -> None:
     """Print its URL, for DATABASE_URL and other programs."""
     seen = embedded.status()
-    click.echo(seen.url)
+    _print({"url": seen.url, "running": seen.running}, as_json, seen.url)
     if not seen.running:
         click.echo("runner: it is not running: runner db start", err=True)
 
 
 @db.command()
-def start() -> None:
+@_json
+def start(as_json: bool) -> None:
     """Start it, and keep it running until `runner db stop`."""
-    click.echo(embedded.start(keep=True))
+    started = embedded.start(keep=True)
+    _print({"url": started, "running": True}, as_json, started)
 
 
 @db.command()
-def stop() -> None:
+@_json
+def stop(as_json: bool) -> None:
     """Stop it: now, or when the last one who uses it leaves."""
-    if not embedded.stop():
+    stopped = embedded.stop()
+    _print({"running": not stopped}, as_json)
+    if not stopped:
         click.echo("runner: in use: it stops when its last user leaves", err=True)
 
 
 @db.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@_json
 def status(as_json: bool) -> None:
     """Tell where it lives and whether it runs; starts nothing."""
     seen = asdict(embedded.status())
@@ -56,12 +65,21 @@ def status(as_json: bool) -> None:
 
 @db.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def reset(yes: bool) -> None:
+@_json
+def reset(yes: bool, as_json: bool) -> None:
     """Stop it and delete all its data."""
-    question = f"Delete the embedded database below {embedded.status().home} with all its tasks?"
+    home = embedded.status().home
+    question = f"Delete the embedded database below {home} with all its tasks?"
     if not yes and not click.confirm(question, err=True):
         raise NothingChanged("nothing was deleted")
     embedded.reset()
+    _print({"deleted": str(home)}, as_json)
+
+
+def _print(record: dict[str, object], as_json: bool, text: str | None = None) -> None:
+    """The record as JSON, or the one text of it that scripts use, if there is one."""
+    if as_json or text is not None:
+        click.echo(json.dumps(record) if as_json else text)
 
 
 # Everything after `psql` is for psql, -h and --help too.

@@ -13,9 +13,12 @@ from .settings import Settings
 @click.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL, connect to nothing.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @connect_wait()
 @click.pass_obj
-def init(settings: Settings, /, as_sql: bool, dry_run: bool, connect_wait: float) -> None:
+def init(
+    settings: Settings, /, as_sql: bool, dry_run: bool, as_json: bool, connect_wait: float
+) -> None:
     """Create the schema; does nothing where it is."""
     from ..store import schema
 
@@ -29,7 +32,10 @@ def init(settings: Settings, /, as_sql: bool, dry_run: bool, connect_wait: float
         if not (missing and dry_run):
             schema.check(conn)
         name = conn.info.dbname
-    if dry_run or is_terminal(sys.stderr) or settings.verbosity > 0:
+    if as_json:
+        told = {"pending" if dry_run else "created": missing}
+        output.write_json({"database": name, "version": schema.VERSION} | told)
+    elif dry_run or is_terminal(sys.stderr) or settings.verbosity > 0:
         would = "would create" if dry_run else "created"
         what = f"{would} the schema runner" if missing else "the schema runner is there"
         problems.notice(f"{what} (database {name}, version {schema.VERSION})", settings)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import RunnerError
-from ..terminal import is_terminal
+from ..terminal import is_terminal, speaks_unicode
 from ..text import safe
 from ..units import duration
 
@@ -164,7 +164,8 @@ def _table(names: Sequence[str], records: Sequence[Record], title: str | None) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title and Text(safe(title)), box=SIMPLE_HEAD, title_justify="left")
+    rule = SIMPLE_HEAD if speaks_unicode() else None
+    table = Table(title=title and Text(safe(title)), box=rule, title_justify="left")
     for name in names:
         numbers = all(isinstance(record.get(name), int | float | None) for record in records)
         table.add_column(Text(_label(name)), justify="right" if numbers else "left", no_wrap=True)

@@ -100,7 +100,8 @@ def _neighbour(error: click.NoSuchOption, context: click.Context | None) -> str:
 
 
 def _is_interrupted(error: BaseException) -> bool:
-    return isinstance(error, click.Abort) and not isinstance(error.__cause__, EOFError)
+    # click raises it `from None`, so only the context tells a Ctrl-C from an input that has ended.
+    return isinstance(error, click.Abort) and not isinstance(error.__context__, EOFError)
 
 
 def _password(settings: Settings) -> str | None:

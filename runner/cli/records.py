@@ -37,15 +37,18 @@ def write_tasks(records: Iterable[Record], limit: int, as_json: bool, settings: 
 
 
 def write_whole(record: Record, as_json: bool) -> None:
-    """One record with all its fields, one a line."""
+    """One record with all its fields, one a line; on a terminal in two columns."""
     if as_json:
         write_json_lines([record])
         return
+    room = max(map(len, record)) + 2
+    person = is_terminal(sys.stdout)
     for name, value in record.items():
-        shown = "-" if value is None else str(value)
-        if name in TEXTS:
-            shown = "\n\t".join(map(safe, shown.splitlines()))
-        output.write(f"{name}\t{shown if name in TEXTS else safe(shown)}\n")
+        shown = (
+            ["-"] if value is None else str(value).splitlines() if name in TEXTS else [str(value)]
+        )
+        label, below = (f"{name:<{room}}", " " * room) if person else (f"{name}\t", "\t")
+        output.write(label + f"\n{below}".join(map(safe, shown)) + "\n")
 
 
 def write_json_lines(records: Iterable[Record]) -> None:

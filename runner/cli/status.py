@@ -57,7 +57,9 @@ class Bounds(Kind):
 @click.command()
 @click.option("--check", "bounds", type=Bounds(), help="Exit 1 beyond max-oldest=5m,max-dead=0 …")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--watch", "live", is_flag=True, help="The live view; without a terminal, lines.")
+@click.option(
+    "--watch", "live", is_flag=True, help="The live view; lines where no terminal can show it."
+)
 @click.option("--svg", metavar="FILE", help="Write the view as a picture.")
 @connect_wait()
 @click.pass_obj

@@ -35,7 +35,7 @@ def watch(url: str) -> None:
     from ..console.source import Source
 
     terminal = terminal_for(STDOUT)
-    if terminal is None:
+    if terminal is None or wants_plain_lines(terminal):
         _write_lines(url)
         return
     try:

@@ -93,6 +93,18 @@ def test_show_in_the_agreed_shape(box: Box) -> None:
     assert f"id\t{task}\n" in box.ok("show", str(task))
 
 
+def test_show_on_a_terminal_is_two_columns(box: Box) -> None:
+    (task,) = add(box.db, state="dead", post_mortem="one\ntwo")
+    shown, code = run_on_terminal("show", str(task), url=box.url, cwd=box.directory)
+    assert code == 0
+    assert "\t" not in shown
+    lines = shown.splitlines()
+    (state,) = (one for one in lines if one.startswith("state "))
+    at = state.index("dead")
+    (first,) = (number for number, one in enumerate(lines) if one.startswith("post_mortem "))
+    assert [one[at:] for one in lines[first : first + 2]] == ["one", "two"]
+
+
 def test_show_of_what_is_gone(box: Box) -> None:
     done, cancelled = add(box.db, count=2)
     box.db.execute("delete from runner.task where task_id = %s", [done])

@@ -306,6 +306,17 @@ def test_any_terminal_and_any_pipe(
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("locale", [{"LANG": "C"}, {"LC_ALL": "POSIX"}], ids=str)
+def test_a_terminal_of_the_c_locale_gets_ascii(
+    locale: dict[str, str], project: Path, db: Connection, db_url: str
+) -> None:
+    db.execute("insert into runner.task (task_type) values ('nobody')")
+    for verb in (["check"], ["todo"], ["status"], ["list"], ["doctor", "--procs", "1"]):
+        shown, _ = run_on_terminal(*verb, url=db_url, cwd=project, **locale)
+        assert shown.strip()
+        assert shown.isascii(), shown
+
+
 def test_a_table_on_a_terminal(project: Path, db: Connection, db_url: str) -> None:
     fill(db)
     shown, code = run_on_terminal("status", url=db_url, cwd=project, NO_COLOR="1", COLUMNS="120")

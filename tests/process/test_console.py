@@ -584,6 +584,21 @@ def test_a_database_that_hangs_does_not_hold_up_the_keys(queue: Work) -> None:
         assert one.is_as_before()
 
 
+@pytest.mark.parametrize(
+    ("more", "columns"),
+    [({"NO_COLOR": "1"}, 100), ({"LANG": "C"}, 100), ({"TERM": "dumb"}, 100), ({}, 20)],
+    ids=str,
+)
+def test_watch_in_lines_on_a_terminal(queue: Work, more: dict[str, str], columns: int) -> None:
+    env = variables(queue, **more)
+    with terminal(command("status", "--watch"), queue.directory, env, columns) as one:
+        wait_until(lambda: b" ready=0 scheduled=0" in (one.pump(), one.sent)[1])
+        os.kill(one.pid, signal.SIGINT)
+        assert one.end() in (0, 130)
+        assert b"\x1b" not in one.sent
+        assert b"Traceback" not in one.sent
+
+
 def test_watch_in_lines(queue: Work) -> None:
     queue.add("ordinary", 2)
     process = subprocess.Popen(

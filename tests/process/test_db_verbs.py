@@ -79,6 +79,35 @@ def test_errors_about_the_database_tell_of_an_embedded_one(home: Path) -> None:
         assert (result.returncode, result.stderr.splitlines()[1:]) == (69, hints)
 
 
+def test_every_verb_as_json(home: Path) -> None:
+    def told(*verb: str) -> dict[str, object]:
+        found = json.loads(run_db(home, *verb, "--json").stdout)
+        assert isinstance(found, dict)
+        return found
+
+    url = status(home).url
+    assert told("url") == {"url": url, "running": False}
+    assert told("start") == told("url") == {"url": url, "running": True}
+    ready = {"DATABASE_URL": url, "RUNNER_HOME": str(home)}
+    init = [
+        json.loads(run("init", *more, "--json", **ready).stdout) for more in (["--dry-run"], [], [])
+    ]
+    assert [list(one) for one in init] == [["database", "version", key] for key in STATES]
+    assert [one[key] for one, key in zip(init, STATES, strict=True)] == [True, True, False]
+    assert told("stop") == {"running": False}
+    assert told("reset", "--yes") == {"deleted": str(home)}
+
+
+STATES = ("pending", "created", "created")
+
+
+def test_an_input_that_ends_is_no_answer(home: Path) -> None:
+    """Not a Ctrl-C: 130 is for that."""
+    result = run("db", "reset", stdin="", RUNNER_HOME=str(home))
+    assert result.stderr.endswith("runner: error: nothing was answered\n")
+    assert result.returncode == 1
+
+
 def test_reset_asks_first(home: Path) -> None:
     run_db(home, "psql", "-c", "create table kept ()")
     refused = run_db(home, "reset", stdin="n\n")
