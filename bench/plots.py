@@ -135,17 +135,21 @@ def _frame(title: str, x_axis: Axis, y_axis: Axis) -> str:
     for value in x_axis.ticks():
         x = x_axis.at(value)
         parts.append(_line(x, bottom, x, bottom + 5, "#222"))
-        parts.append(_text(x, bottom + 20, number(value), "middle"))
+        parts.append(_text(x, bottom + 20, _tick(value), "middle"))
     for value in y_axis.ticks():
         y = y_axis.at(value)
         parts.append(_line(LEFT, y, right, y, "#ddd"))
-        parts.append(_text(LEFT - 8, y + 4, number(value), "end"))
+        parts.append(_text(LEFT - 8, y + 4, _tick(value), "end"))
     parts.append(_line(LEFT, bottom, right, bottom, "#222"))
     parts.append(_line(LEFT, TOP, LEFT, bottom, "#222"))
     parts.append(_text((LEFT + right) / 2, bottom + 42, x_axis.title, "middle"))
     turned = f'<g transform="translate(20 {(TOP + bottom) / 2:.0f}) rotate(-90)">'
     parts.append(f"{turned}{_text(0, 0, y_axis.title, 'middle')}</g>")
     return "\n".join(parts)
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else number(value)
 
 
 def _series(name: str, points: Points, x_axis: Axis, y_axis: Axis, index: int) -> str:

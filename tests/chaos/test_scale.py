@@ -78,9 +78,10 @@ def test_what_hosts_cost_grows_with_their_number_and_a_task_costs_the_same(tmp_p
     draw(tmp_path, "hosts", [one, three])
     plots = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert sorted(plots) == ["hosts-claims.svg", "hosts-idle.svg", "hosts-wal.svg"]
-    assert all(f">{number}</text>" in text for text in plots.values() for number in (2, 6))
+    assert all(f">{count}</text>" in text for text in plots.values() for count in (2, 6))
 
 
+@pytest.mark.full
 def test_a_database_for_each_family_of_queues() -> None:
     """What happens to one primary is nothing to the other's family."""
     with families(2, 2, servers.chosen_binaries()) as grounds:

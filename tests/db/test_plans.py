@@ -21,7 +21,7 @@ from tests.servers import Connection
 
 pytestmark = pytest.mark.db
 
-FEW, MANY = 8, 60_000
+FEW, MANY = 8, 20_000
 
 
 class Worker:
