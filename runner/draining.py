@@ -64,11 +64,10 @@ def drain(
         idle = not runnable and not _is_worth_waiting(conn, config, queues)
         if overlap == "skip":
             # What is not runnable may be in the hands of another drain: that is told, not "empty".
-            alone = (
-                drains.is_free(conn, queues)
-                if idle
-                else drains.take_lock(conn, lock, runner_id, queues, config)
-            )
+            if idle:
+                alone = drains.is_free(conn, queues)
+            else:
+                alone = drains.take_lock(conn, lock, runner_id, queues, config)
             if not alone:
                 return _step_back(fail_if_busy, now() - begun)
         if idle:
@@ -85,14 +84,15 @@ def drain(
         terminal=terminal,
     )
     report = run(supervisor, terminal)
+    left = None
     try:
         with connected(config.dsn, "drain", connect_wait_seconds) as conn:
             drains.release_lock(conn, lock)
-            return _summary(drains.left(conn, queues, types.read()), report, now() - begun)
+            left = drains.left(conn, queues, types.read())
     except DatabaseUnreachable:
-        if report.reason != "database":
+        if report.reason != "database":  # else it has been told why
             raise
-        return _summary(None, report, now() - begun)  # it has been told why
+    return _summary(left, report, now() - begun)
 
 
 def _step_back(fail_if_busy: bool, seconds: float) -> Drained:
