@@ -4,6 +4,7 @@ a fleet does only where `--preload` asks for it."""
 import configparser
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ _NOWHERE = (
     " or [runner] app in ./setup.cfg, or have a tasks.py here"
 )
 
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _NO_REGISTRY = "it needs two lines: `import runner` and `tasks = runner.Registry()`"
 
 
@@ -40,6 +42,8 @@ def find(given: str | None, app_dir: str, environment: Mapping[str, str] = os.en
 def load(name: str, app_dir: str) -> Registry:
     """Import the app and return its registry; AppError with file and line when that fails."""
     module_name, _, attribute = name.partition(":")
+    if not _MODULE.fullmatch(module_name) or module_name.endswith(".py"):
+        raise AppError(f"app {name}: no name of a module", hint=_meant(module_name))
     directory = os.path.abspath(app_dir)
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -56,6 +60,12 @@ def load(name: str, app_dir: str) -> Registry:
     except BaseException as error:  # sys.exit() at import included
         raise AppError(_told(module_name, error)) from error
     return _registry_in(module, module_name, attribute)
+
+
+def _meant(path: str) -> str:
+    """The name of the module that is in a file."""
+    meant = path.removesuffix(".py").removeprefix("./").replace("/", ".")
+    return f"did you mean -A {meant}?" if _MODULE.fullmatch(meant) else "write it as -A shop.tasks"
 
 
 def _registry_in(module: object, module_name: str, attribute: str) -> Registry:

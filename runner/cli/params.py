@@ -1,6 +1,7 @@
 """The kinds of values that options take; what is refused is told in one line."""
 
 import math
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ..fields import check_priority, check_queue, check_run_at, check_type
 from ..units import parse_duration, parse_size
 
 MOST_PROCS = 1000
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 SHORTEST_POLL_SECONDS = 0.01
 
 
@@ -178,7 +180,7 @@ class Moment(Kind):
 def whole_number(text: str, least: int, most: int) -> int:
     """The integer of a text, within bounds; ValueError with the reason."""
     digits = text.strip()
-    if not digits.lstrip("+-").isdecimal() or len(digits) > 20:
+    if not _WHOLE.fullmatch(digits):
         raise ValueError(f"{text[:40]!a} is no whole number")
     number = int(digits)
     if number < least:

@@ -44,6 +44,8 @@ OPTIONS = [
         ("start --procs 0", "--procs: 0 is too few: at least 1"),
         ("start --procs -1", "--procs: -1 is too few: at least 1"),
         ("start --procs abc", "--procs: 'abc' is no whole number"),
+        ("start --procs \u0661", "--procs: '\\u0661' is no whole number"),
+        ("start --procs ++1", "--procs: '++1' is no whole number"),
         ("start --procs 1e9", "--procs: '1e9' is no whole number"),
         ("start --procs 1000000000", "--procs: 1000000000 is too many: at most 1000"),
     ),
@@ -290,6 +292,18 @@ APPS = [
         ),
         Case("wrong arity", verb, "{cwd}/tasks.py:17: handler h is async", 78, app=ASYNC),
     )
+]
+APPS += [
+    Case(
+        "app: a path",
+        "start --procs 1 -A ./shop/tasks.py",
+        "app ./shop/tasks.py: no name of a module",
+        78,
+        hint="did you mean -A shop.tasks?",
+    ),
+    Case("app: a path", "check -A tasks.py", "app tasks.py: no name of a module", 78),
+    Case("app: a path", "check -A ../x", "app ../x: no name of a module", 78),
+    Case("app: no module", "check -A :tasks", "app :tasks: no name of a module", 78),
 ]
 APPS.append(
     Case(
