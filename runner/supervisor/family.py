@@ -43,9 +43,19 @@ class Family:
         """The children that hold leases."""
         return [child for child in self.by_pid.values() if child.role.holds_leases]
 
+    def slots(self) -> dict[str, set[int]]:
+        """The slots that are taken, by role."""
+        found: dict[str, set[int]] = {}
+        for child in self.by_pid.values():
+            found.setdefault(child.role.name, set()).add(child.slot)
+        return found
+
     def only(self, role: str) -> Child | None:
         """The child in a role that has one."""
-        return next((one for one in self.by_pid.values() if one.role.name == role), None)
+        for one in self.by_pid.values():
+            if one.role.name == role:
+                return one
+        return None
 
     def with_identity(self, worker: bytes) -> Child | None:
         """The child that has this worker id now."""

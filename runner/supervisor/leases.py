@@ -38,9 +38,13 @@ class Leases:
         deadlines = [self.renewals.due_at]
         for child in self.family:
             doom = child.doom(at, self.config, self.course.stop)
-            deadlines.append(doom.kill_at if child.term_for else min(doom.term_at, doom.kill_at))
+            deadlines.append(doom.kill_at)
+            if child.work is None:
+                continue  # nobody to ask to give up, and nothing to give back
+            if child.term_for is None:
+                deadlines.append(doom.term_at)
             deadlines.append(child.stack_due_at(doom))
-            if child.work is not None and not child.handed_back:
+            if not child.handed_back:
                 deadlines.append(child.work.started_at + HELD_UP_SECONDS)
         return min(deadlines)
 

@@ -38,7 +38,10 @@ class Staff:
         self.course = course
         self.renewals = means.renewals
         self.starts = starts
-        self.sets = means.sets
+        self._groups = len(means.sets)
+        self._group_of_slot = [
+            means.sets.index(config.queues_of_slot(slot)) for slot in range(config.procs)
+        ]
         self.permits = means.permits
         self.log = family.log
         self._no_room_told = ""
@@ -47,19 +50,18 @@ class Staff:
 
     def next_start_at(self) -> float:
         """The local time at which a start that was put off may be tried."""
-        waits = [self.starts.allowed_at(role.name) for role in self.roles]
-        return min((at for at in waits if at > now()), default=float("inf"))
+        return self.starts.next_after(now())
 
     def fill(self) -> None:
         """Start who is missing."""
+        taken = self.family.slots()
         for role in self.roles:
-            self._fill(role)
+            self._fill(role, taken.get(role.name, set()))
 
-    def _fill(self, role: Role) -> None:
+    def _fill(self, role: Role, taken: set[int]) -> None:
         count = role.count
         if role.holds_leases:
             count = self.goal.workers_wanted(self.course.view)
-        taken = {child.slot for child in self.family if child.role is role}
         if len(taken) >= count or now() < self.starts.allowed_at(role.name):
             return
         if role.needs is not None:
@@ -115,10 +117,10 @@ class Staff:
         maintainer = self.family.only(MAINTAINER)
         if maintainer is None:
             return
-        counts = dict.fromkeys(range(len(self.sets)), 0)
+        counts = [0] * self._groups
         for child in self.family.workers():
-            counts[self.sets.index(self.config.queues_of_slot(child.slot))] += child.idle
-        for group, count in counts.items():
+            counts[self._group_of_slot[child.slot]] += child.idle
+        for group, count in enumerate(counts):
             key = (maintainer.incarnation, group)
             if self._idle_told.get(key) != count:
                 self._idle_told[key] = count

@@ -37,6 +37,10 @@ class Starts:
         """The earliest local time at which the next child of this role may start."""
         return self._not_before.get(role, 0.0)
 
+    def next_after(self, now: float) -> float:
+        """The next local time at which a start that was put off may be tried; infinity: none was."""
+        return min((at for at in self._not_before.values() if at > now), default=float("inf"))
+
     @property
     def hopeless(self) -> bool:
         """Five failures in a row, without a HELLO anywhere in between."""

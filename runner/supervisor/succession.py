@@ -48,10 +48,10 @@ class Succession:
         if now() < self.starts.allowed_at("worker"):
             return None
         workers = self.family.workers()
-        if any(not child.registered or child.stopping for child in workers):
-            return None
         due = [child for child in workers if child.spent or child.worn or child.outdated]
-        return min(due, key=lambda child: (not child.spent, child.work is not None), default=None)
+        if not due or any(not child.registered or child.stopping for child in workers):
+            return None
+        return min(due, key=lambda child: (not child.spent, child.work is not None))
 
     def _begin(self, old: Child) -> None:
         try:

@@ -1,6 +1,9 @@
 """Many histories: until something breaks, or there were enough faults."""
 
+import gc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from .history import History
@@ -38,6 +41,22 @@ class Result:
 def play(seed: int, mix: Mix | None = None, broken: frozenset[str] = frozenset(),
          faults: int = FAULTS_EACH) -> Result:  # fmt: skip
     """One history; which kind, its seed says, unless told."""
+    with _uncollected():
+        return _play(seed, mix, broken, faults)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """What a history leaves hangs together until its end: to look for garbage before is in vain."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+def _play(seed: int, mix: Mix | None, broken: frozenset[str], faults: int) -> Result:
     history = History(seed, mix or MIXES[seed % len(MIXES)], broken)
     result = Result()
     try:

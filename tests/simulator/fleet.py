@@ -131,6 +131,10 @@ class PlayedFamily(family.Family):
         if order is not Order.IDLE:
             self.fleet.world.procs[child.pid].tell(order, at)
 
+    def ask_stack(self, child: Child) -> None:
+        if child.work is not None:
+            child.asked_stack_of = child.work.fence
+
     def interrupt(self, child: Child, why: Why) -> None:
         self.fleet.killing(child, why)
         child.term_for = why
@@ -148,8 +152,9 @@ class Parent(supervisor.Supervisor):
 
     def read_events(self) -> None:
         events, self.fleet.events = self.fleet.events, []
+        at = self.fleet.world.time
         for event in events:
-            self.hear(event, supervisor.now())
+            self.hear(event, at)
 
 
 class Requests(renewals.Renewals):
