@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,8 +17,14 @@ from tests import logins, pooling, servers
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """With RUNNER_TEST_ROLE the files that are not for that role are not even read."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_test and not logins.is_chosen(collection_path) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With RUNNER_TEST_ROLE only what that role is for."""
+    """With RUNNER_TEST_ROLE only what that role is for, whatever was named."""
     left = [item for item in items if not _is_chosen(item)]
     if left:
         config.hook.pytest_deselected(items=left)
