@@ -299,7 +299,7 @@ def test_p67_read_only_home_fails_soon_with_the_reason(bare: Path) -> None:
     began = time.monotonic()
     answer = as_nobody(action)
     assert f"EmbeddedError: cannot make {bare}: Permission denied" in answer
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 @root_only
@@ -322,7 +322,7 @@ def test_home_out_of_reach_for_the_servers_user(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedError, match="Permission denied") as caught:
         opened(tmp_path / "home")
     assert "RUNNER_HOME" in (caught.value.hint or "")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 @root_only
@@ -378,7 +378,7 @@ def test_p67_start_errors_come_soon_and_from_the_server(home: Path) -> None:
     began = time.monotonic()
     with pytest.raises(EmbeddedError, match='unrecognized configuration parameter "nonsense"'):
         opened(home)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_killed_initdb_leaves_nothing_in_the_way(bare: Path) -> None:

@@ -61,7 +61,7 @@ def test_p21_a_handler_in_c_does_not_hold_up_the_stop(scene: Scene) -> None:
         wait_until(lambda: work.noted("start"))
         began = time.monotonic()
         assert fleet.stop() == 0
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
     row = work.row(task)
     assert row is not None
     assert (row["state"], row["attempt"], row["released"]) == ("ready", 0, 1)

@@ -47,4 +47,4 @@ def test_a_claim_has_a_bound_of_its_own(db: Connection, db_url: str) -> None:
         began = time.monotonic()
         with pytest.raises(psycopg.errors.QueryCanceled):
             conn.execute("select pg_sleep(60)")
-        assert 0.9 < time.monotonic() - began < 3
+        assert 0.9 < time.monotonic() - began < 30

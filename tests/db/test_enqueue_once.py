@@ -73,7 +73,7 @@ def test_twenty_first_enqueues_at_once(
     added = [answer for answer in answers if answer is not None]
     assert tasks(db) == added
     assert len(added) == 1
-    assert seconds < 1
+    assert seconds < 10
 
 
 @once
@@ -86,7 +86,7 @@ def test_no_waiting_for_a_handler(db: Connection, db_url: str, options: dict[str
         answers, seconds = at_once(
             db_url, lambda conn: runner.enqueue(conn, "hello", {"n": 1}, **options)
         )
-    assert seconds < 1
+    assert seconds < 10
     added = [answer for answer in answers if answer is not None]
     # A key has its task until that is done; a unique task that runs no longer counts as waiting.
     assert len(added) == (0 if "key" in options else 1)
@@ -99,10 +99,9 @@ def test_bulk_does_not_wait_for_a_handler(db: Connection, db_url: str) -> None:
     items = [{"type": "hello", "params": {"n": 1}, "key": f"k{n}"} for n in (2, 1, 3)]
     with psycopg.connect(db_url) as handler:
         handler.execute("select * from runner.task where task_id = %s for key share", [task_id])
-        begin = time.monotonic()
+        # Whoever waited for the handler would wait for ever.
         assert runner.enqueue_many(db, items) == 2
         assert runner.enqueue_many(db, [{"n": 1}], type="hello", unique=True) == 1
-        assert time.monotonic() - begin < 1
 
 
 @once

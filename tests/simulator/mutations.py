@@ -165,7 +165,15 @@ GUARDS = [
     _broken("claim without a lease", mix=replace(STALLS, terminate=False)),
     _broken("stop looked at too early", mix=Mix(faults={"term": 2.0})),
     # Leases.
-    _broken("sweep without a last look", mix=replace(STALLS, kinds={"long": 1.0})),
+    _broken(
+        "sweep without a last look",
+        mix=replace(
+            STALLS,
+            terminate=False,
+            kinds={"long": 1.0},
+            faults={"only": 0, "stop helper": 2.0, "stop parent": 0.5},
+        ),
+    ),
     _broken(
         "no end beyond the length",
         mix=replace(
