@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.errors import FlakyFailure
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from runner.store import sql
@@ -27,6 +27,9 @@ SHORT = settings(
     suppress_health_check=list(HealthCheck),
 )
 LONG = settings(SHORT, max_examples=2000, stateful_step_count=50)
+# What leads to no second claim of a task, by the worker that had it before. Without it the walk comes to one
+# within some two hundred examples.
+ASIDE = ("pause", "resume", "remove", "sweep", "time_passes", "renew", "crash")
 # Enough to meet what a predicate is there for; nobody reads the example, so it need not be small.
 HUNT = settings(
     SHORT, max_examples=1000, stateful_step_count=50, phases=(Phase.generate,),
@@ -34,12 +37,10 @@ HUNT = settings(
 )  # fmt: skip
 
 
-def play(db: Connection, how: settings) -> None:
-    class Here(Machine):
-        pass
-
-    Here.db = db
-    run_state_machine_as_test(Here, settings=how)
+def play(db: Connection, how: settings, *aside: str) -> None:
+    """Walk by these settings, without the rules that are put aside."""
+    here = type("Here", (Machine,), {"db": db, **dict.fromkeys(aside)})
+    run_state_machine_as_test(here, settings=how)
 
 
 def test_every_transition(db: Connection) -> None:
@@ -66,7 +67,8 @@ def without(name: str, guard: str, instead: str = "") -> Iterator[None]:
         sql.whole.cache_clear()
 
 
-NOTICED = (AssertionError, psycopg.IntegrityError, FlakyFailure)
+# The database draws by chance as well, so that what went wrong need not do so when it is played again.
+NOTICED = (AssertionError, psycopg.IntegrityError, Flaky)
 FENCE = " and fence = %(fence)s"
 EACH_FENCE = " and r.fence = d.fence"
 GUARDS = {
@@ -87,5 +89,6 @@ GUARDS = {
 @pytest.mark.parametrize("name", GUARDS)
 def test_a_guard_taken_out_is_missed(name: str, db: Connection) -> None:
     """The fence is tried beside the owner: one worker that is given the same task twice."""
+    aside = ASIDE if name.endswith("fence") else ()
     with without(*GUARDS[name]), pytest.raises(NOTICED):
-        play(db, HUNT)
+        play(db, HUNT, *aside)

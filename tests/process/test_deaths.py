@@ -134,8 +134,8 @@ def test_claim_whose_reply_was_lost(fresh: str, tmp_path: Path) -> None:
 def test_a_connection_lost_in_a_stop_charges_nobody(fresh: str, tmp_path: Path) -> None:
     """The worker leaves without another identity; its end is not taken for the handler's."""
     with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
-        (task,) = work.add("slow", seconds=2)
-        with fleets.running(url, tmp_path, procs=1) as fleet:
+        (task,) = work.add("slow", seconds=4)
+        with fleets.running(url, tmp_path, "--grace", "20s", procs=1) as fleet:
             wait_until(lambda: work.noted("start"))
             fleet.process.terminate()
             wait_until(lambda: "have up to" in fleet.log() or "has up to" in fleet.log())
