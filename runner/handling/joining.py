@@ -87,6 +87,7 @@ class Joining:
             )
         except psycopg.Error as error:
             self.session.give_up(error)
+        self.lifeline.join()
         self.events.send(Kind.REGISTERED, worker=worker_id.bytes)
         self.former = None
         return Member(self.session, looking)

@@ -40,6 +40,11 @@ class Lifeline:
             self._lease.forget()
             self._set_timer()
 
+    def join(self) -> None:
+        """The new identity is registered, and about to be announced."""
+        with self._lock:
+            self._lease.join(now())
+
     def may_claim(self) -> bool:
         """Whether a claim made now has at least half of a lease in front of it."""
         return self._lease.may_claim(now())

@@ -27,7 +27,7 @@ SHORT = settings(
     suppress_health_check=list(HealthCheck),
 )
 LONG = settings(SHORT, max_examples=2000, stateful_step_count=50)
-# What leads to no second claim of a task, by the worker that had it before. Without it the walk comes to one
+# What leads to no second claim of a task by the worker that had it before: without it the walk comes to one
 # within some two hundred examples.
 ASIDE = ("pause", "resume", "remove", "sweep", "time_passes", "renew", "crash")
 # Enough to meet what a predicate is there for; nobody reads the example, so it need not be small.

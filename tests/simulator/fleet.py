@@ -321,13 +321,15 @@ class Fleet:
             return
         process = self.world.procs[child.pid]
         work = child.work
+        if child.taken and child.worker not in self.db.workers:
+            return  # with its lease it has lost all that it had
         if why is Why.TAKEN and work is not None:
             row = self.db.tasks.get(work.task)
             there = row is not None and row.state == "running" and row.fence == work.fence
             ended = self.db.ended.get((work.task, work.fence), "")
             if there or ended == "its worker":
                 raise Violation(f"{child.name} is killed for task {work.task}, its own: {ended}")
-        elif child.taken and child.worker in self.db.workers:
+        elif child.taken:
             raise Violation(f"{child.name} is killed for a lease that it has ({process.pid})")
 
 

@@ -101,6 +101,7 @@ class Worker(Process):
         assert self.session is not None
         self.worker, self.session.worker = fresh, fresh
         self.fleet.server.sessions[fresh] = self.session
+        self.own.join(self.world.time)
         self.say(Kind.REGISTERED, worker=fresh)
         self.done, self.joined = [], True
         return True
