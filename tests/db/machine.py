@@ -353,6 +353,14 @@ class Machine(RuleBasedStateMachine):
                 f"{one} = {one} - make_interval(secs => {seconds})" for one in columns
             )
             self.db.execute(f"update runner.{table} set {moved}")  # type: ignore[arg-type]
+        self.move_fences(int(seconds * 1_000_000))
+
+    def move_fences(self, micros: int) -> None:
+        """A fence is a time, too."""
+        self.db.execute("update runner.task set fence = fence - %s where fence > 0", [micros])
+        for task in self.tasks.values():
+            task.fence -= micros if task.fence else 0
+        self.claims = [replace(row, fence=row.fence - micros) for row in self.claims]
 
     @rule()
     def promote(self) -> None:
