@@ -71,6 +71,7 @@ class Result:
     judgement: Judgement
     renewed: int  # nodes that did not come back by themselves
     pieces: int  # runs of neighbours, in the order of acknowledgement, that are lost
+    reissued: int  # ids that were acknowledged twice: of a task that was lost, and of the next one
     rounds: list[Round] = field(default_factory=list)
 
     @property
@@ -80,6 +81,7 @@ class Result:
         found = {"doubled": len(judged.doubled), "effect beside its row": len(judged.undeleted)}
         if self.synchronous:
             found |= {"lost": len(judged.lost), "overlaps": len(judged.overlaps)}
+            found |= {"lost, its id given again": self.reissued}
         found |= {"left": judged.left, "dead": judged.dead}
         found["neither done, nor left, nor lost"] = (
             judged.acknowledged - judged.completed - len(judged.lost) - judged.left - judged.dead
@@ -111,7 +113,9 @@ class Replicated:
             self.log.follow()
             judged = judge(conn, self.feeder.acknowledged, self.feeder.outside, self.log, [])
         pieces = self._pieces(judged.lost)
-        return Result(self.trio.synchronous, judged, self.trio.renewed, pieces, rounds)
+        ledger = self.feeder.acknowledged
+        again = len(ledger) - len(set(ledger))
+        return Result(self.trio.synchronous, judged, self.trio.renewed, pieces, again, rounds)
 
     def _round(self, strike: str) -> Round:
         old = self.trio.whole()
@@ -266,8 +270,9 @@ def as_text(result: Result, front: str) -> str:
         f" {len(result.rounds)} strikes, {sum(one.moved for one in result.rounds)} failovers,"
         f" {judged.acknowledged} acknowledged,"
         f" {judged.completed} completed in {judged.starts} attempts: lost {len(judged.lost)} in"
-        f" {result.pieces} pieces, doubled {len(judged.doubled)}, effect beside its row"
-        f" {len(judged.undeleted)}, overlaps {len(judged.overlaps)}:"
+        f" {result.pieces} pieces, ids given twice {result.reissued}, doubled"
+        f" {len(judged.doubled)}, effect beside its row {len(judged.undeleted)},"
+        f" overlaps {len(judged.overlaps)}:"
         f" {'; '.join(result.wrong) or 'as promised'}"
         f" ({result.renewed} nodes had to be made anew)"
     ]
