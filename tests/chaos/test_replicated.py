@@ -5,10 +5,17 @@ import pytest
 
 from chaos.replicated import failovers, lacking
 from chaos.strikes import KINDS, STRIKES
+from tests import servers
 
 pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(900)]
 behind_haproxy = pytest.mark.skipif(lacking("haproxy") is not None, reason=str(lacking("haproxy")))
 by_names = pytest.mark.skipif(lacking("urls") is not None, reason=str(lacking("urls")))
+
+
+@pytest.fixture(autouse=True)
+def _init_buries_the_dead() -> None:
+    """A killed postmaster that became our child would stay a zombie, and Patroni wait for its end."""
+    servers.adopt_orphans(False)
 
 
 @behind_haproxy
