@@ -70,9 +70,9 @@ def long_ended(conn: psycopg.Connection[Any]) -> list[Lease[UUID]]:
     return [one for one in leases(conn) if one.ends_in_seconds < -one.length_seconds]
 
 
-def sweep_is_due(conn: psycopg.Connection[Any], ripe: Sequence[Lease[UUID]]) -> bool:
-    """Whether there is anything to take or return."""
-    return bool(ripe) or conn.execute(query("orphans")).fetchone() is not None
+def orphans_wait(conn: psycopg.Connection[Any]) -> bool:
+    """Whether a running task has no worker's row behind it."""
+    return conn.execute(query("orphans")).fetchone() is not None
 
 
 def sweep(

@@ -55,9 +55,9 @@ def test_orphans_are_returned_unharmed(db: Connection) -> None:
     (task,) = add(db)
     claimer = Claimer(db, "t").know(KIND)
     (found,) = claimer.claim()
-    assert not passes.sweep_is_due(db, [])
+    assert not passes.orphans_wait(db)
     db.execute("delete from runner.worker")
-    assert passes.sweep_is_due(db, [])
+    assert passes.orphans_wait(db)
     (ended,) = passes.sweep(db, [], JUDGE)
     stored = row(db, task)
     assert (stored.state, stored.attempt, stored.released, stored.solo) == (
@@ -68,7 +68,7 @@ def test_orphans_are_returned_unharmed(db: Connection) -> None:
     )
     assert stored.fence == found.fence
     assert ended.verdict.outcome is Outcome.RELEASED
-    assert not passes.sweep_is_due(db, [])
+    assert not passes.orphans_wait(db)
 
 
 @pytest.mark.direct
