@@ -88,7 +88,7 @@ class Pty:
         """Type this."""
         os.write(self.master, keys.encode())
 
-    def wait_for(self, *texts: str, gone: bool = False, seconds: float = 20.0) -> str:
+    def wait_for(self, *texts: str, gone: bool = False, seconds: float = 40.0) -> str:
         """Until all of these are on the screen (or none of them is); the screen."""
         end = time.monotonic() + seconds
         while True:
