@@ -132,8 +132,10 @@ class Supervisor:
                 self.family.read_output(key.data)
 
     def read_signals(self) -> None:
-        """TERM and INT stop, in two stages; HUP reloads, or stops where the terminal is gone."""
+        """TERM and INT stop, in two stages; HUP reloads, or stops where the terminal is gone. What was
+        said before is heard first: a stop tells how many tasks it meets."""
         for number in self.traps.read():
+            self.read_events()
             hung_up = number == signal.SIGHUP
             if hung_up and not self.on_terminal:
                 self.staff.succession.reload()
