@@ -138,7 +138,7 @@ def test_a_connection_lost_in_a_stop_charges_nobody(fresh: str, tmp_path: Path) 
         with fleets.running(url, tmp_path, "--grace", "20s", procs=1) as fleet:
             wait_until(lambda: work.noted("start"))
             fleet.process.terminate()
-            wait_until(lambda: "stopping" in fleet.log())
+            wait_until(lambda: "stopping (SIGTERM): 1 task has up to 20 s" in fleet.log())
             proxy.rule = lambda direction, data: "cut" if b"runner.complete" in data else "pass"
             assert fleet.process.wait(20) == 0
         row = work.row(task)
