@@ -1,8 +1,13 @@
-"""When to look for running tasks that no worker's row stands behind. Pure: the clock is an argument.
+"""When to look for running tasks that no worker's row stands behind.
 
 There should never be one, and the look has no index of its own: under an old snapshot it wades through
-everything that ran since.
+everything that ran since, in the end for longer than a statement may take.
 """
+
+import psycopg
+
+from ..clock import now
+from ..store import passes
 
 CHEAP_SECONDS = 0.005
 SHARE = 1000  # a dear look takes at most one part of so many of the time
@@ -14,6 +19,17 @@ class Orphans:
 
     def __init__(self) -> None:
         self._due_at = float("-inf")
+
+    def wait(self, conn: psycopg.Connection[object]) -> bool:
+        """Whether there are some, as far as it is time to look. One that fails counts as one that was
+        dear: else each sweep would fail at it, and no lease would be taken."""
+        begun = now()
+        if not self.are_due(begun):
+            return False
+        try:
+            return passes.orphans_wait(conn)
+        finally:
+            self.looked(begun, now())
 
     def are_due(self, now: float) -> bool:
         """Whether to look now."""

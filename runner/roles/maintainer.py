@@ -243,7 +243,10 @@ class Maintainer:
         faults.point("sweep")
         with self.pool.connection() as conn:
             ripe, next_at = self.observer.look(passes.leases(conn), at)
-            ended = passes.sweep(conn, ripe, self.judge) if ripe or self.orphans_wait(conn) else []
+            orphans = self.orphans.wait(conn)
+            ended = []
+            if ripe or orphans:
+                ended = passes.sweep(conn, ripe, self.judge, orphans=orphans)
             passes.prune(conn, self.runner_id, self.config.keep_receipts_seconds)
             self.types = passes.types_of(conn, self.runner_id)
             # Again: another host's pass forgets a runner whose workers were gone for a while.
@@ -253,15 +256,6 @@ class Maintainer:
         self.promoted(len(ended))
         latest = at + min(SWEEP_SECONDS, self.config.lease_seconds)
         self.due.sweep = min(latest, max(next_at, at + 0.1))
-
-    def orphans_wait(self, conn: psycopg.Connection[object]) -> bool:
-        """Whether there are orphans, as far as it is time to look for them."""
-        begun = now()
-        if not self.orphans.are_due(begun):
-            return False
-        found = passes.orphans_wait(conn)
-        self.orphans.looked(begun, now())
-        return found
 
     def tell_swept(self, one: ending.Ended) -> None:
         """Log what was ended for a worker that nobody speaks for."""

@@ -76,16 +76,21 @@ def orphans_wait(conn: psycopg.Connection[Any]) -> bool:
 
 
 def sweep(
-    conn: psycopg.Connection[Any], ripe: Sequence[Lease[UUID]], judge: Judge
+    conn: psycopg.Connection[Any],
+    ripe: Sequence[Lease[UUID]],
+    judge: Judge,
+    *,
+    orphans: bool = True,
 ) -> list[ending.Ended]:
-    """Take these leases, if they still end when they did, and return tasks that nobody holds."""
+    """Take these leases, if they still end when they did, and return `orphans`, which nobody holds."""
     ended: list[ending.Ended] = []
     with conn.transaction():
         if not _lock(conn):
             return []
         for lease in ripe:
             ended += _take(conn, lease, judge)
-        ended += ending.return_orphans(conn, lambda claim: judge.released(claim, started=False))
+        if orphans:
+            ended += ending.return_orphans(conn, lambda claim: judge.released(claim, started=False))
         if ended:
             conn.execute(query("notify"))
     return ended

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from runner.judge import Claim, Verdict
+from runner.maintaining.orphans import Orphans
 from runner.observing import Lease
 from runner.store import ending, passes
 from runner.store.connect import connect
@@ -93,6 +94,30 @@ def test_an_orphan_that_is_claimed_afresh_meanwhile_is_left(db: Connection, db_u
         first.commit()
         assert call.result() == []
     assert row(db, task).lease_owner == fresh.worker_id
+
+
+def test_leases_are_taken_without_a_look_for_orphans(db: Connection) -> None:
+    add(db, count=2)
+    gone, late = Claimer(db, "t").know(KIND), Claimer(db, "t").know(KIND)
+    claimed = {each.claim()[0].task_id: each for each in (gone, late)}
+    orphan = next(task for task, each in claimed.items() if each is gone)
+    (other,) = set(claimed) - {orphan}
+    db.execute("delete from runner.worker where worker_id = %s", [gone.worker_id])
+    ripe = [lease_of(db, late.worker_id)]
+    assert [ended.task_id for ended in passes.sweep(db, ripe, JUDGE, orphans=False)] == [other]
+    assert [ended.task_id for ended in passes.sweep(db, [], JUDGE)] == [orphan]
+
+
+@pytest.mark.direct
+def test_a_look_for_orphans_that_fails_is_put_off(db: Connection, db_url: str) -> None:
+    """It may take longer than a statement may: then sweeps go on without it."""
+    orphans = Orphans()
+    with psycopg.connect(db_url) as other, connect(db_url, "maintainer") as sweeper:
+        other.execute("lock table runner.task in access exclusive mode")
+        sweeper.execute("set lock_timeout = 50")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            orphans.wait(sweeper)
+        assert not orphans.wait(sweeper)  # it does not ask
 
 
 def test_two_sweepers_at_once(db: Connection, db_url: str) -> None:
