@@ -14,5 +14,5 @@
 What the rooms share: `family`, the table of living children and what is done to one; `course`, how the
 run stands; `means`, what was opened before the first fork; `role`, what there is to know of a kind of
 child. `child`, `goals` and `starts` are pure: the clock is an argument. Nothing here imports psycopg,
-click, rich or threading, and nothing waits but the selector.
+click, rich or threading, and nothing waits but the selector, and for some milliseconds the inbox.
 """

@@ -134,8 +134,10 @@ class Supervisor:
     def read_signals(self) -> None:
         """TERM and INT stop, in two stages; HUP reloads, or stops where the terminal is gone. What was
         said before is heard first: a stop tells how many tasks it meets."""
-        for number in self.traps.read():
+        numbers = list(self.traps.read())
+        if numbers:  # once: in a storm of signals the leases would have to wait for each
             self.read_events()
+        for number in numbers:
             hung_up = number == signal.SIGHUP
             if hung_up and not self.on_terminal:
                 self.staff.succession.reload()
