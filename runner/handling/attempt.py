@@ -157,6 +157,9 @@ class Attempts:
             return self.judge.failed(claim, "time limit", self._text(error))
         if self.session.broken_by(error) and isinstance(error, psycopg.Error):
             return self._interrupted(claim)
+        if isinstance(error, psycopg.errors.DiskFull):
+            # Of whichever server: it is not the task that is in the way, unless it is that every time.
+            return self.judge.interrupted(claim, "no room on the server's disk")
         if isinstance(error, Snooze):
             return self.judge.snoozed(claim, _seconds(error.delay))
         if isinstance(error, Discard):

@@ -60,6 +60,9 @@ class Joining:
     bounds: Bounds
     wait: Callable[[float], bool]  # so many seconds; False when told to stop
     former: Former | None = None  # an identity that was lost, and is not settled yet
+    refused: Iterator[float] | None = (
+        None  # pauses: the server lets us in, but does not write us down
+    )
 
     def join(self) -> Member | None:
         """Connect, settle the former identity, and register a new one; None when told to stop.
@@ -71,6 +74,8 @@ class Joining:
         # held under the former one any more, however long the database is away.
         worker_id = uuid4()
         self.events.send(Kind.HELLO, worker=worker_id.bytes)
+        if self.refused is not None and not self.wait(next(self.refused)):
+            return None
         conn = connection(self.config, self.seat, self.log, self.rng, self.wait)
         if conn is None:
             return None
@@ -86,7 +91,9 @@ class Joining:
                 conn, worker_id, self.config, queues, self.registry, self.rng, self.bounds
             )
         except psycopg.Error as error:
+            self.refused = self.refused or delays(self.rng)
             self.session.give_up(error)
+        self.refused = None
         self.lifeline.join()
         self.events.send(Kind.REGISTERED, worker=worker_id.bytes)
         self.former = None

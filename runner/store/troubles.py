@@ -23,6 +23,6 @@ def explain(error: BaseException) -> tuple[str, str | None, int] | None:
         return message, "run: runner init", 78
     if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
         return f"the database took too long: {message}", None, 69
-    if tells_of_server(error):
+    if isinstance(error, psycopg.errors.DiskFull) or tells_of_server(error):
         return f"the database failed: {message}", None, 69
     return f"internal: {type(error).__name__}: {message}", "run it again with -v for more", 70
