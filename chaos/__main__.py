@@ -3,7 +3,9 @@
 import argparse
 import json
 import random
+import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from chaos import report
@@ -21,28 +23,43 @@ def main() -> int:
     options = _parser().parse_args()
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     sys.stderr.write(f"seed {seed}\n")
+    # An end from outside is one, too: servers, networks and mounts must not outlive it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with stage(
         procs=options.procs, env=UNSAFE if options.control else None, pooled=options.pooler
     ) as place:
-        if place.network is not None:
-            sys.stderr.write(f"no faults of a network: {place.network}\n")
-        result = (_control if options.control else _soak)(place, options, seed)
+        skipped = {} if options.control else _skipped(place, options)
+        for fault, reason in skipped.items():
+            sys.stderr.write(f"no {fault}: {reason}\n")
+        result = (
+            _control(place, options, seed)
+            if options.control
+            else _soak(place, options, skipped, seed)
+        )
         if options.keep:
             _keep(place.directory, options.keep)
     facts = {"seed": seed, "planned_seconds": options.seconds, "control": options.control}
-    sys.stdout.write(report.as_text(result, **facts) + "\n")
+    sys.stdout.write(report.as_text(result, skipped, **facts) + "\n")
     if options.json:
-        options.json.write_text(json.dumps(report.as_json(result, **facts), indent=2) + "\n")
+        options.json.write_text(
+            json.dumps(report.as_json(result, skipped, **facts), indent=2) + "\n"
+        )
     good = bool(result.judgement.overlaps) if options.control else report.kept(result)
     return 0 if good else 1
 
 
-def _soak(place: Stage, options: argparse.Namespace, seed: int) -> Result:
-    rates = {
-        name: fault.per_minute
+def _skipped(place: Stage, options: argparse.Namespace) -> dict[str, str]:
+    chosen = options.only or FAULTS
+    return {
+        name: place.lacking[fault.needs]
         for name, fault in FAULTS.items()
-        if not options.only or name in options.only
+        if name in chosen and fault.needs in place.lacking
     }
+
+
+def _soak(place: Stage, options: argparse.Namespace, skipped: Collection[str], seed: int) -> Result:
+    chosen = set(options.only or FAULTS) - set(skipped)
+    rates = {name: fault.per_minute for name, fault in FAULTS.items() if name in chosen}
     strikes = schedule(rates, options.seconds, seed)
     return Campaign(place).run(strikes, options.seconds, seed)
 

@@ -106,8 +106,9 @@ class Campaign:
         self.census.look(now, self.quiet_since)
         for runner in self.stage.runners:
             runner.see_to_it()
-        if not self.stage.server.alive:
-            self.stage.server.start()
+        server = self.stage.server
+        if not server.disturbed and not server.alive:
+            server.start()
 
     def _settle(self) -> float | None:
         """Until nothing waits or runs."""

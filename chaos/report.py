@@ -1,5 +1,6 @@
 """A campaign's result as text and as JSON."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -8,7 +9,7 @@ from chaos.campaign import SETTLED_SECONDS, Result
 SHOWN = 5  # ids of each kind of violation
 
 
-def as_json(result: Result, **facts: Any) -> dict[str, Any]:
+def as_json(result: Result, skipped: Mapping[str, str], **facts: Any) -> dict[str, Any]:
     """Everything, for a file."""
     judged = asdict(result.judgement)
     return {
@@ -16,6 +17,7 @@ def as_json(result: Result, **facts: Any) -> dict[str, Any]:
         "faults": sum(result.struck.values()),
         "struck": dict(sorted(result.struck.items())),
         "missed": dict(sorted(result.missed.items())),
+        "skipped": dict(skipped),
         "seconds": round(result.seconds, 1),
         "settled_seconds": _rounded(result.settled_seconds),
         "restarts": result.restarts,
@@ -23,11 +25,12 @@ def as_json(result: Result, **facts: Any) -> dict[str, Any]:
     }
 
 
-def as_text(result: Result, **facts: Any) -> str:
-    """The report that people read; the seed is in its first line."""
+def as_text(result: Result, skipped: Mapping[str, str], **facts: Any) -> str:
+    """The report that people read; the seed is in its first line. `skipped`: faults, and why."""
     judged = result.judgement
     lines = ["  ".join(f"{name} {value}" for name, value in facts.items()), ""]
     lines += [f"{count:7,}  {fault}" for fault, count in sorted(result.struck.items())]
+    lines += [f"      -  {fault}: skipped, {reason}" for fault, reason in sorted(skipped.items())]
     lines += [f"{sum(result.struck.values()):7,}  faults in {result.seconds:.0f} s", ""]
     lines += [
         f"{judged.acknowledged:7,}  tasks acknowledged, {judged.completed:,} completed"

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psycopg
 
+from chaos.clock import Clock
+from chaos.disk import Disk
 from runner.embedded import processes
 from runner.embedded.account import Account, account_for
 from runner.embedded.binaries import Binaries, find_binaries, reachable
@@ -53,6 +55,9 @@ class Server:
     address: str | None = None
     prefix: Sequence[str] = ()  # a command that runs another on the server's host
     settings: Mapping[str, str] = field(default_factory=dict)
+    disk: Disk | None = None  # that its data alone is on
+    clock: Clock | None = None  # that it runs by
+    disturbed: bool = False  # a fault that lasts is at work on it
 
     @property
     def data(self) -> Path:
@@ -75,6 +80,15 @@ class Server:
         return f"postgresql://{USER}@{self.address}:{PORT}/{database}"
 
     # -- life ---------------------------------------------------------------------------------------
+
+    def add_disk(self) -> None:
+        """Before there is data: put it on a disk that can be filled."""
+        self.disk = Disk(self.data, self.account)
+        self.disk.mount()
+
+    def add_clock(self) -> None:
+        """Before it starts: let it run by a clock that can be set."""
+        self.clock = Clock(self.home / "clock")
 
     def initialise(self) -> None:
         """Make the data; everybody who reaches it is let in."""
@@ -146,7 +160,8 @@ class Server:
 
     def run(self, program: str, *arguments: str | Path) -> None:
         """Run a program of PostgreSQL as the server's user, on the server's host."""
-        command = [*self.prefix, *self._as_user(), str(self.programs.path / program)]
+        by_clock = self.clock.command() if self.clock else ()
+        command = [*self.prefix, *self._as_user(), *by_clock, str(self.programs.path / program)]
         with self.log.open("ab") as log:
             done = subprocess.run(
                 [*command, *map(str, arguments)],
@@ -212,9 +227,15 @@ class Place:
 
     def close(self) -> None:
         """End every server, and throw everything away."""
-        for server in self.servers:
-            if server.alive:
-                server.stop(signal.SIGQUIT)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._throw_away)
+            for server in self.servers:
+                if server.disk is not None:
+                    stack.callback(server.disk.unmount)
+                if server.alive:
+                    stack.callback(server.stop, signal.SIGQUIT)
+
+    def _throw_away(self) -> None:
         end = time.monotonic() + 5
         while self.root.exists() and time.monotonic() < end:
             shutil.rmtree(self.root, ignore_errors=True)

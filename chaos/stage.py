@@ -2,14 +2,14 @@
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from chaos import hosts, processes, server, witnesses
+from chaos import clock, disk, hosts, processes, server, witnesses
 from chaos.pooler import pooler
 from chaos.proxy import Proxy, proxied
 from chaos.runners import Runner
@@ -20,6 +20,13 @@ Session = psycopg.Connection[tuple[Any, ...]]
 DATABASE = "campaign"
 LEASE_SECONDS = 5.0
 BACKOFF_CAP_SECONDS = 2.0
+# The data must fit into a small disk, and the WAL that is ready must be used up soon.
+SETTINGS = {
+    "max_connections": "60",
+    "wal_keep_size": "0",
+    "min_wal_size": "32MB",
+    "max_wal_size": "64MB",
+}
 POOL = 10  # server connections behind a pooler; each fleet alone would like nine
 OPTIONS = (
     *("--lease", f"{LEASE_SECONDS:g}s", "--renew", "800ms", "--grace", "2s"),
@@ -39,7 +46,7 @@ class Stage:
     directory: Path
     runners: list[Runner]
     log: Log
-    network: str | None  # why there is none; None: the second fleet is on a host of its own
+    lacking: Mapping[str, str]  # of network, disk and clock what cannot be struck here, and why
 
     @property
     def url(self) -> str:
@@ -81,13 +88,13 @@ class Stage:
         return not self.log.busy.isdisjoint(processes.children_of(runner.pid))
 
     @contextlib.contextmanager
-    def lasting_on(self, runner: Runner) -> Iterator[None]:
-        """Nobody else disturbs this fleet as a whole meanwhile."""
-        runner.disturbed = True
+    def lasting_on(self, one: Runner | Server) -> Iterator[None]:
+        """Nobody else disturbs this fleet, or the server, as a whole meanwhile."""
+        one.disturbed = True
         try:
             yield
         finally:
-            runner.disturbed = False
+            one.disturbed = False
 
 
 @contextlib.contextmanager
@@ -96,18 +103,22 @@ def stage(
 ) -> Iterator[Stage]:
     """Server and fleets at work; everything is ended and thrown away afterwards. `pooled`: both fleets
     reach the server through PgBouncer, and none is on a host of its own."""
-    reason = "through a pooler" if pooled else hosts.lacking_iptables()
+    lacking = _lacking(pooled)
     options = ("--procs", str(procs), *OPTIONS)
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(server.place())
-        net = stack.enter_context(hosts.network()) if reason is None else None
+        net = stack.enter_context(hosts.network()) if "network" not in lacking else None
         where = net.add("db") if net is not None else None
         main = place.make(
             "main",
             address=where.address if where else None,
             prefix=where.command() if where else (),
-            max_connections="60",
+            **SETTINGS,
         )
+        if "disk" not in lacking:
+            main.add_disk()
+        if "clock" not in lacking:
+            main.add_clock()
         main.initialise()
         main.start()
         main.create(DATABASE)
@@ -127,11 +138,20 @@ def stage(
             runners.append(
                 Runner(f"runner{number}", url, directory, options, env or {}, host, proxy)
             )
-        made = Stage(main, directory, runners, Log(directory / "log"), reason)
+        made = Stage(main, directory, runners, Log(directory / "log"), lacking)
         stack.callback(_end, made)
         for runner in runners:
             runner.start()
         yield made
+
+
+def _lacking(pooled: bool) -> dict[str, str]:
+    reasons = {
+        "network": "through a pooler" if pooled else hosts.lacking_iptables(),
+        "disk": disk.lacking(),
+        "clock": clock.lacking(),
+    }
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def _end(made: Stage) -> None:

@@ -61,6 +61,9 @@ RUN = {
         "import runner\nimport runner.otel": f"{_OPERATED}::test_every_attempt_is_a_span",
         'eval "': f"{_OPERATED}::test_completion",
     },
+    "docs/reliability.md": {
+        "```sql": "tests/db/test_docs.py::test_what_was_put_off_by_a_wrong_clock_is_called_back"
+    },
     "examples/outbox/README.md": {
         "export": "tests/examples/test_outbox.py::test_a_mail_for_each_account_and_none_besides"
     },

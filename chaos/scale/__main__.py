@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from chaos import hosts
-from chaos.scale import clocks
+from chaos import clock, hosts
+from chaos.scale.clocks import clocks
 from chaos.scale.deploying import deploying
 from chaos.scale.draining import draining
 from chaos.scale.ground import Found, Ground, ground
@@ -23,10 +23,10 @@ def phases(place: Ground, tasks: int) -> Iterator[Found]:
     yield deploying(place, EACH)
     place.made.stop()
     yield draining(place, 3 * EACH)
-    if reason := clocks.lacking():
+    if reason := clock.lacking():
         yield Found(f"no host with a wrong clock: {reason}")
     else:
-        yield clocks.clocks(place, EACH)
+        yield clocks(place, EACH)
 
 
 def main() -> int:

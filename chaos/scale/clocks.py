@@ -1,11 +1,10 @@
 """One host whose clock is an hour off, between others whose clocks are right."""
 
-import glob
 import time
 
+from chaos.clock import off_by
 from chaos.scale.ground import LEASE_SECONDS, Found, Ground
 
-LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 HOURS = (1, -1)
 DUE_SECONDS = 2
 LATER = """insert into runner.task (task_type, params, run_at)
@@ -16,11 +15,6 @@ EARLY = """select count(*) from effect e where task_id = any (%s)
 SWEPT = ("swept", "killing")
 
 
-def lacking() -> str | None:
-    """Why no clock can be wrong here; None when one can."""
-    return None if LIBRARIES else "libfaketime (Debian: faketime) is not installed"
-
-
 def clocks(ground: Ground, tasks: int) -> Found:
     """The last host is an hour ahead, then an hour behind; fleets are stopped when this begins."""
     wrong: list[str] = []
@@ -29,7 +23,7 @@ def clocks(ground: Ground, tasks: int) -> Found:
     parts = []
     right = dict(odd.env)
     for hours in HOURS:
-        odd.env = {**right, "LD_PRELOAD": LIBRARIES[0], "FAKETIME": f"{hours:+}h"}
+        odd.env = {**right, **off_by(hours)}
         ground.start()
         parts.append(_one(ground, tasks, wrong))
         ground.made.stop()

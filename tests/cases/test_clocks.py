@@ -1,7 +1,6 @@
 """Cases about clocks: P-41, P-42."""
 
 import ast
-import glob
 import subprocess
 import sys
 import time
@@ -10,27 +9,22 @@ from pathlib import Path
 import pytest
 
 import runner
+from chaos import clock
 from tests import fleets
 from tests.cases.aftermath import Scene
 from tests.commands import command, environment
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
-LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-
-
-def faked(hours: int) -> dict[str, str]:
-    """An environment in which every clock is the one on the wall, and that one is off."""
-    return {"LD_PRELOAD": LIBRARIES[0], "FAKETIME": f"{hours:+}h"}
 
 
 @pytest.mark.case("P-41")
-@pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime (Debian: faketime)")
+@pytest.mark.skipif(clock.lacking() is not None, reason=str(clock.lacking()))
 @pytest.mark.parametrize("hours", [1, -1])
 def test_p41_a_host_whose_clock_is_off(scene: Scene, hours: int) -> None:
     """Enqueued and run on a host an hour off: each task once, when the database's clock says so."""
     work = scene.work
-    fake = faked(hours)
+    fake = clock.off_by(hours)
     ahead = 3600 * hours
 
     def enqueue(*arguments: str) -> int:

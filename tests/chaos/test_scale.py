@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos import hosts
+from chaos import clock, hosts
 from chaos.cluster import DATABASE
-from chaos.scale import clocks
 from chaos.scale.__main__ import CUTS, EACH, NAP
+from chaos.scale.clocks import clocks
 from chaos.scale.cost import draw
 from chaos.scale.counting import cost
 from chaos.scale.deploying import deploying
@@ -58,10 +58,10 @@ def test_eight_hosts_share_a_queue() -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(clocks.lacking() is not None, reason=str(clocks.lacking()))
+@pytest.mark.skipif(clock.lacking() is not None, reason=str(clock.lacking()))
 def test_a_host_with_a_wrong_clock_among_others() -> None:
     with ground(3, 2, servers.chosen_binaries()) as place:
-        assert clocks.clocks(place, 200).wrong == []
+        assert clocks(place, 200).wrong == []
 
 
 @pytest.mark.full

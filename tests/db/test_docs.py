@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy
 
 import runner
+from chaos.faults.servers import CALL_BACK
 from runner.registry import Registry
 from runner.testing import Drained, drain
 from tests.db.doors import django_connection
@@ -228,6 +229,22 @@ def test_readme(db: Connection, db_url: str) -> None:
     drained = page.drain()
     assert (drained.ok, drained.errors) == (2, [])
     assert one(db, "select count(*) from thumbnail where path = 'a.jpg'") == 2
+
+
+def test_what_was_put_off_by_a_wrong_clock_is_called_back(db: Connection) -> None:
+    """Claimed in an hour's time, and due a second after that; no other task that waits. The fault of the
+    soak heals with the same statement."""
+    add = """insert into runner.task (task_type, state, run_at, fence)
+             select 't', 'scheduled', clock_timestamp() + make_interval(secs => %s),
+                    extract(epoch from clock_timestamp() + make_interval(secs => %s)) * 1000000"""
+    for due, claimed in ((3601, 3600), (7200, -5), (10, 3600)):
+        db.execute(add, [due, claimed])
+    (block,) = blocks(ROOT / "docs" / "reliability.md")
+    assert block.text.split() == CALL_BACK.split()
+    assert db.execute(CALL_BACK).rowcount == 1
+    left = """select array_agg(round(extract(epoch from run_at - created_at) / 60) order by task_id)
+              from runner.task"""
+    assert one(db, left) == [0, 120, 0]
 
 
 @pytest.fixture
