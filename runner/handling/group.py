@@ -71,6 +71,7 @@ class Group:
                 row = following()
         except psycopg.Error as error:
             self._undo(error)
+            row = following()  # the one at hand is given back with the others
         else:
             self._commit(marker)
         self._end(time.monotonic() - began)
@@ -84,6 +85,9 @@ class Group:
         conn.lend_again()
         error = self.attempts.calling.call(self.handler, conn, task)
         conn.take_back(one_statement=False)
+        if conn.unsent is not None:  # it was a member before this one that broke the transaction
+            self.members.append(Member(task, claim))
+            raise conn.unsent
         error = error or self.attempts.misuse()
         if error is None:
             self.members.append(Member(task, claim))

@@ -81,6 +81,7 @@ class Session:
 
     def complete_group(self, done: Collection[Token], marker: str) -> None:
         """Delete the tasks of a group in the transaction that they share, and commit it."""
+        self.conn.before = ()  # what is kept by savepoints is kept by the COMMIT
         if done:
             found = ending.complete_group(self.conn, self.worker_id, done)
             if found != marker:

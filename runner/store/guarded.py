@@ -7,12 +7,14 @@ lent. What gets round all of that, by whatever spelling, is found out by the mar
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
 from psycopg import Pipeline, pq
+from psycopg._preparing import Prepare
 from psycopg.abc import PQGen, Query
 
 from ..errors import TransactionMisuse
@@ -39,6 +41,30 @@ class _Guard:
         alone = force_extended or (connection.lent and connection.one_statement_only)
         super()._execute_send(query, force_extended=alone, **kwargs)  # type: ignore[misc]
 
+    def _execute_gen(self, *args: Any, **kwargs: Any) -> PQGen[None]:
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        connection.takes_along = True
+        try:
+            yield from super()._execute_gen(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            connection.takes_along = False
+
+    def _maybe_prepare_gen(
+        self, pgq: Any, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> PQGen[None]:
+        # psycopg's, for a statement that is prepared already and takes along what is to go before it.
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        how, name = self._get_prepared(pgq, prepare) if connection.before else (Prepare.NO, b"")  # type: ignore[attr-defined]
+        if how is not Prepare.YES:
+            yield from connection.sent_before()
+            yield from super()._maybe_prepare_gen(pgq, prepare=prepare, binary=binary)  # type: ignore[misc]
+            return
+        connection._prepared.maybe_add_to_cache(pgq, how, name)
+        send = partial(self._send_query_prepared, name, pgq, binary=binary)  # type: ignore[attr-defined]
+        results = yield from connection.sent_before(send)
+        self._check_results(results)  # type: ignore[attr-defined]
+        self._set_results(results)  # type: ignore[attr-defined]
+
 
 class Cursor(_Guard, psycopg.Cursor[Any]):
     """A handler's cursor."""
@@ -60,6 +86,9 @@ class Guarded(Sending):
     ahead = False  # a transaction is open that nobody has used yet
     begun = False  # a transaction was begun since the connection was lent
     one_statement_only = False  # of the statement that is being sent
+    before: Sequence[bytes] = ()  # what is to be sent before the next statement, best along with it
+    takes_along = False  # the statement that is being sent can take that along
+    unsent: psycopg.Error | None = None  # what failed of it
     _marker = ""  # of the claim that the transaction is for
     _elders: frozenset[int] = frozenset()  # threads left behind by handlers before this one
 
@@ -77,6 +106,20 @@ class Guarded(Sending):
         if self.ahead:
             self.ahead = False
             self.send(b"rollback")
+
+    def sent_before(self, send: Callable[[], None] | None = None) -> PQGen[list[pq.abc.PGresult]]:
+        """Send what is to go before the next statement, and, where that is given, the statement with
+        it; the statement's results. Once it has failed nothing passes but an end of the transaction."""
+        before, self.before = self.before, ()
+        try:
+            if send is not None:
+                return (yield from self._sent_behind(before, send))
+            if before:
+                yield from self._sent(b"; ".join(before))
+        except psycopg.Error as error:
+            self.unsent = error
+            raise
+        return []
 
     @property
     def is_between_transactions(self) -> bool:
@@ -98,6 +141,8 @@ class Guarded(Sending):
                 self.begun = True
                 return
             yield from self._sent(b"rollback")
+        if self.before and not self.takes_along:
+            yield from self.sent_before()
         if self.open:
             return
         if self._autocommit:

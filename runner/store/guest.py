@@ -40,7 +40,7 @@ class Guest(Tx):
 
     def end(self, command: bytes) -> None:
         """End the handler's transaction with COMMIT or ROLLBACK, or what stands for them."""
-        self._unended = False
+        self._unended, self.before = False, ()
         if not self.nested or not self.open:
             super().end(command)
             return

@@ -5,13 +5,14 @@ are bounded by its own time limit instead. Where the session is ours, the timeou
 handler of a batch that uses the connection until our next statement; otherwise by SET LOCAL.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 import psycopg
-from psycopg import pq, waiting
+from psycopg import generators, pq, waiting
 from psycopg.abc import PQGen
 
 from .bounded import GOOD, Bounded
@@ -31,6 +32,9 @@ def _commands(name: str) -> list[bytes]:
 
 FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
 (MARK,), (CHAIN,) = _commands("mark_transaction"), _commands("commit_and_chain")
+OPEN_MEMBER, KEEP_MEMBER, UNDO_MEMBER = (
+    _commands(name)[0] for name in ("open_member", "keep_member", "undo_member")
+)
 PLAIN = b"BEGIN"  # psycopg's
 SYNC = b""  # what is before it is committed, where no transaction is open
 COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
@@ -120,23 +124,52 @@ class Sending(Bounded):
         if not self.has_prepared:  # by itself: it is there whatever becomes of the others
             yield from self._sent(PREPARE)
             self.has_prepared = True
-        pgconn = self.pgconn
-        pgconn.enter_pipeline_mode()
-        try:
-            for command in commands:
-                if command is SYNC:
-                    pgconn.pipeline_sync()
-                elif isinstance(command, tuple):
-                    pgconn.send_query_prepared(*command)
-                else:
-                    pgconn.send_query_params(command, None)
-            pgconn.pipeline_sync()
+        with self._pipelined():
+            self._put(commands)
+            self.pgconn.pipeline_sync()
             failed = yield from self._first_failure(1 + commands.count(SYNC))
-        finally:
-            if pgconn.status == pq.ConnStatus.OK:
-                pgconn.exit_pipeline_mode()
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
+
+    def _sent_behind(
+        self, commands: Sequence[Command], send: Callable[[], None]
+    ) -> PQGen[list[pq.abc.PGresult]]:
+        """Send these and, behind them, what `send` does; its results. The first failure of these is
+        raised, and nothing behind it was executed."""
+        with self._pipelined():
+            self._put(commands)
+            send()
+            self.pgconn.pipeline_sync()
+            failed = None
+            for _ in commands:
+                for result in (yield from generators.fetch_many(self.pgconn)):
+                    failed = failed or (None if result.status in GOOD else result)
+            results: list[pq.abc.PGresult] = yield from generators.fetch_many(self.pgconn)
+            yield from self._first_failure(1)
+        if failed is not None:
+            raise psycopg.errors.error_from_result(failed)
+        return results
+
+    @contextmanager
+    def _pipelined(self) -> Iterator[None]:
+        self.pgconn.enter_pipeline_mode()
+        try:
+            yield
+        finally:
+            if self.pgconn.status == pq.ConnStatus.OK:
+                # Refused while answers are outstanding: an exception of the handler's own struck a
+                # wait, and whoever uses this connection next finds that it is of no use.
+                with suppress(psycopg.OperationalError):
+                    self.pgconn.exit_pipeline_mode()
+
+    def _put(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if command is SYNC:
+                self.pgconn.pipeline_sync()
+            elif isinstance(command, tuple):
+                self.pgconn.send_query_prepared(*command)
+            else:
+                self.pgconn.send_query_params(command, None)
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         # psycopg drops ALL that the session has prepared, ours too, behind any rollback to a savepoint.

@@ -11,10 +11,8 @@ from psycopg.rows import tuple_row
 
 from .connect import ensure_durable
 from .guarded import Cursor, Guarded, PooledCursor, ServerCursor
-from .sending import Completion
+from .sending import KEEP_MEMBER, OPEN_MEMBER, UNDO_MEMBER, Completion
 from .sql import query
-
-SAVEPOINT = b"runner_task"
 
 
 class Tx(Guarded):
@@ -28,6 +26,7 @@ class Tx(Guarded):
 
     _pooled_cursor = PooledCursor
     _threshold: int | None = 5  # psycopg's; see `plan_anew`
+    _member = 0  # of a group, by the order of their savepoints
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -87,6 +86,7 @@ class Tx(Guarded):
     def end(self, command: bytes) -> None:
         """End the open transaction with COMMIT or ROLLBACK, and be in autocommit mode again."""
         self.lent = self.ahead = False
+        self.before = ()
         if self.open:
             with self.lock:
                 self.wait(self._exec_command(command))
@@ -109,23 +109,31 @@ class Tx(Guarded):
             self._marker, self.ahead, self.begun = following, True, False
 
     def begin_group(self, marker: str) -> None:
-        """Begin a transaction for several handlers, each behind a savepoint."""
+        """Begin a transaction for several handlers, each behind a savepoint of its own."""
         self.lend(marker)
         self._begin()
-        self.send(b"savepoint " + SAVEPOINT)
-        self.lent = False
+        self.lent, self.unsent = False, None
+        self._member = 0
+        self.before = [OPEN_MEMBER % 0]
 
     def lend_again(self) -> None:
         """Hand the open transaction of a group to the next handler."""
         self.lent = True
 
     def keep_member(self) -> None:
-        """The last handler's writes are to stay in the group."""
-        self.send(b"release savepoint %b; savepoint %b" % (SAVEPOINT, SAVEPOINT))
+        """The last handler's writes are to stay in the group: said with the next one's first statement.
+
+        Each savepoint has a name of its own: where that saying fails, none behind it can go back too
+        far.
+        """
+        if not self.before:
+            kept, self._member = self._member, self._member + 1
+            self.before = [KEEP_MEMBER % kept, OPEN_MEMBER % self._member]
 
     def undo_member(self) -> None:
         """The last handler's writes are undone; the others' stand."""
-        self.send(b"rollback to savepoint " + SAVEPOINT)
+        if not self.before:  # else it has sent nothing
+            self.send(UNDO_MEMBER % self._member)
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""

@@ -264,8 +264,6 @@ def test_sql_is_in_sql_files() -> None:
     found = {
         name: sql_in(tree) for name, tree in modules().items() if not in_any(name, ("embedded",))
     }
-    # The connection's own: its savepoints.
-    assert found.pop("store.tx") == ["rollback to savepoint "]
     assert {name: texts for name, texts in found.items() if texts} == {}
 
 

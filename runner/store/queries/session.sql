@@ -64,3 +64,15 @@ set local runner.claim = '%s';
 -- name: commit_and_chain
 -- Commits, and begins the next transaction of the same kind.
 commit and chain;
+
+-- name: open_member
+-- What a task of a group writes can go back to here; each has a savepoint of its own.
+savepoint runner_%d;
+
+-- name: keep_member
+-- What it has written is to stay in the group.
+release savepoint runner_%d;
+
+-- name: undo_member
+-- What it has written is undone.
+rollback to savepoint runner_%d;

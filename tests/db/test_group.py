@@ -1,0 +1,237 @@
+"""A group of tasks in one transaction: whatever one of them does, the others' effects are right."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.config import FleetConfig
+from runner.errors import TimeLimit
+from runner.handling.group import Group
+from runner.handling.telling import Telling
+from runner.logpipe import LogPipe
+from runner.registry import Registry
+from runner.store.claim import Row
+from runner.store.tx import Tx
+from runner.task import Task
+from runner.wire import EventWriter
+from tests.db.attempting import Bench
+from tests.db.stage import add, consistent, row
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+
+Member = Callable[[Tx, Task], Any]
+EFFECT = "insert into effect values (%s)"
+SLEEP = "select pg_sleep(%s)"
+PREPARED = 7  # times that psycopg sees a statement until it is prepared, and some
+
+
+def good(tx: Tx, task: Task) -> None:
+    tx.execute(EFFECT, [task.id])
+
+
+def silent(tx: Tx, task: Task) -> None:
+    pass
+
+
+def raises(tx: Tx, task: Task) -> None:
+    good(tx, task)
+    raise ValueError("one of the group")
+
+
+def raises_at_once(tx: Tx, task: Task) -> None:
+    raise ValueError("nothing was sent")
+
+
+def divides(tx: Tx, task: Task) -> None:
+    good(tx, task)
+    tx.execute("select 1 / %s", [0])
+
+
+def swallows(tx: Tx, task: Task) -> None:
+    try:
+        divides(tx, task)
+    except psycopg.Error:
+        pass
+
+
+def sleeps(tx: Tx, task: Task) -> None:
+    """Is interrupted in a statement that took along what was to go before it."""
+
+    def strike(number: int, frame: object) -> None:
+        raise TimeLimit("in a statement")
+
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        tx.execute(SLEEP, [30.0])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Groups:
+    """Runs groups, one member function a task, in the order of the tasks."""
+
+    def __init__(self, bench: Bench, sink: int) -> None:
+        self.bench = bench
+        self.members: dict[int, Member] = {}
+        self.returned: Row | None = None  # what is to be run by itself
+        registry = Registry()
+        registry.add(lambda tx, task: self.members[task.id](tx, task), "t", group=True)
+        telling = Telling(FleetConfig("", None), EventWriter(sink, 1), LogPipe(sink))
+        session, attempts = bench.session, bench.attempts
+        self.group = Group(session, registry["t"], attempts, telling, lambda: False)
+
+    def run(self, *members: Member) -> list[int]:
+        """Their tasks' ids, after the group."""
+        bench = self.bench
+        ids = add(bench.db, "t", len(members))
+        claimed = bench.claimer.look_around().claim(wanted=len(ids), full=True)
+        rows = sorted(claimed, key=lambda row: row.task_id)
+        assert [each.task_id for each in rows] == ids
+        self.members = dict(zip(ids, members, strict=True))
+        rest = iter(rows[1:])
+        self.returned = self.group.run(rows[0], lambda: next(rest, None))
+        assert consistent(bench.db)
+        return ids
+
+    def effects(self) -> list[int]:
+        """Whose effects there are."""
+        found = self.bench.db.execute("select n from effect order by n").fetchall()
+        return [each[0] for each in found]
+
+    def left(self, ids: list[int]) -> dict[int, tuple[str, int, str | None]]:
+        """The tasks that are not done: the place in the group, and what is said of each."""
+        rows = {place: row(self.bench.db, task_id) for place, task_id in enumerate(ids)}
+        return {
+            place: (each.state, each.attempt, each.cause)
+            for place, each in rows.items()
+            if each is not None
+        }
+
+
+@pytest.fixture(params=[False, True], ids=["new statements", "prepared statements"])
+def groups(bench: Bench, db: Connection, request: pytest.FixtureRequest) -> Iterator[Groups]:
+    """Statements that psycopg has prepared travel with what goes before them; others by themselves."""
+    for _ in range(PREPARED if request.param else 0):
+        bench.conn.execute(EFFECT, [0])
+        bench.conn.execute(SLEEP, [0.0])
+        bench.conn.execute("select 1 / %s", [1])
+    db.execute("truncate effect")
+    sink = os.open(os.devnull, os.O_WRONLY)
+    yield Groups(bench, sink)
+    os.close(sink)
+
+
+def test_all_are_done(groups: Groups) -> None:
+    ids = groups.run(good, good, silent, good, good)
+    assert groups.left(ids) == {}
+    assert groups.effects() == [ids[0], ids[1], ids[3], ids[4]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "cause"),
+    [
+        (raises, "ValueError"),
+        (raises_at_once, "ValueError"),
+        (divides, "psycopg.errors.DivisionByZero"),
+        (swallows, "SwallowedError"),
+        (sleeps, "time limit"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_who_fails_takes_nobody_along(groups: Groups, bad: Member, cause: str, at: int) -> None:
+    members: list[Member] = [good, good, good]
+    members.insert(at, bad)
+    ids = groups.run(*members)
+    assert groups.left(ids) == {at: ("scheduled", 1, cause)}
+    assert groups.effects() == [each for each in ids if each != ids[at]]
+
+
+def test_two_that_fail_one_behind_the_other(groups: Groups) -> None:
+    ids = groups.run(good, raises, raises_at_once, raises, good, raises_at_once)
+    assert sorted(groups.left(ids)) == [1, 2, 3, 5]
+    assert groups.effects() == [ids[0], ids[4]]
+
+
+def in_a_block(tx: Tx, task: Task) -> None:
+    with tx.transaction():
+        good(tx, task)
+
+
+def by_copy(tx: Tx, task: Task) -> None:
+    with tx.cursor().copy("copy effect from stdin") as copy:
+        copy.write_row([task.id])
+
+
+def by_many(tx: Tx, task: Task) -> None:
+    tx.cursor().executemany(EFFECT, [[task.id]])
+
+
+def by_stream(tx: Tx, task: Task) -> None:
+    list(tx.cursor().stream(f"{EFFECT} returning n", [task.id]))
+
+
+def in_a_pipeline(tx: Tx, task: Task) -> None:
+    with tx.pipeline():
+        good(tx, task)
+
+
+def by_cursor(tx: Tx, task: Task) -> None:
+    with tx.cursor("named") as cursor:
+        cursor.execute("select 1")
+    good(tx, task)
+
+
+@pytest.mark.parametrize("way", [in_a_block, by_copy, by_many, by_stream, in_a_pipeline, by_cursor])
+def test_every_way_into_the_transaction_is_behind_a_savepoint(groups: Groups, way: Member) -> None:
+    def way_and_raise(tx: Tx, task: Task) -> None:
+        way(tx, task)
+        raise ValueError("and nothing of it")
+
+    ids = groups.run(good, way, way_and_raise, way, good)
+    assert sorted(groups.left(ids)) == [2]
+    assert groups.effects() == [ids[0], ids[1], ids[3], ids[4]]
+
+
+@pytest.mark.parametrize("next_one", [good, in_a_block, raises, silent])
+def test_who_breaks_the_savepoints_undoes_the_group(groups: Groups, next_one: Member) -> None:
+    """All of them run again, one by one, and nobody is charged: not even who met the broken savepoint
+    with its own first statement."""
+
+    def breaks(tx: Tx, task: Task) -> None:
+        good(tx, task)
+        tx.execute("release savepoint runner_1")
+
+    ids = groups.run(good, breaks, next_one, silent)
+    if next_one is silent:  # nobody needs the savepoint any more
+        assert groups.left(ids) == {}
+        assert groups.effects() == ids[:2]
+        return
+    again = ("ready", 0, "its group was rolled back")
+    assert {place: left for place, left in groups.left(ids).items() if place < 3} == dict.fromkeys(
+        range(3), again
+    )
+    assert groups.effects() == []
+    # Those that are given back may run elsewhere by now: on goes the one that was not begun.
+    assert groups.returned is not None
+    assert groups.returned.task_id == ids[3]
+
+
+def test_a_savepoint_is_never_rolled_back_too_far(groups: Groups) -> None:
+    """Who takes its predecessor's name for its own savepoint hits nobody but itself."""
+
+    def goes_back(tx: Tx, task: Task) -> None:
+        good(tx, task)
+        with tx.transaction(force_rollback=True):
+            good(tx, task)
+        raise ValueError("at last")
+
+    ids = groups.run(good, goes_back, good)
+    assert groups.effects() == [ids[0], ids[2]]
