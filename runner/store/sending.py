@@ -5,8 +5,8 @@ are bounded by its own time limit instead. Where the session is ours, the timeou
 handler of a batch that uses the connection until our next statement; otherwise by SET LOCAL.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -124,10 +124,13 @@ class Sending(Bounded):
         if not self.has_prepared:  # by itself: it is there whatever becomes of the others
             yield from self._sent(PREPARE)
             self.has_prepared = True
-        with self._pipelined():
+        self.pgconn.enter_pipeline_mode()
+        try:
             self._put(commands)
             self.pgconn.pipeline_sync()
             failed = yield from self._first_failure(1 + commands.count(SYNC))
+        finally:
+            self._leave_pipeline_mode()
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
 
@@ -136,31 +139,30 @@ class Sending(Bounded):
     ) -> PQGen[list[pq.abc.PGresult]]:
         """Send these and, behind them, what `send` does; its results. The first failure of these is
         raised, and nothing behind it was executed."""
-        with self._pipelined():
+        pgconn, failed = self.pgconn, None
+        pgconn.enter_pipeline_mode()
+        try:
             self._put(commands)
             send()
-            self.pgconn.pipeline_sync()
-            failed = None
+            pgconn.pipeline_sync()
             for _ in commands:
-                for result in (yield from generators.fetch_many(self.pgconn)):
-                    failed = failed or (None if result.status in GOOD else result)
-            results: list[pq.abc.PGresult] = yield from generators.fetch_many(self.pgconn)
-            yield from self._first_failure(1)
+                for result in (yield from generators.fetch_many(pgconn)):
+                    if result.status not in GOOD:
+                        failed = failed or result
+            results: list[pq.abc.PGresult] = yield from generators.fetch_many(pgconn)
+            yield from generators.fetch_many(pgconn)
+        finally:
+            self._leave_pipeline_mode()
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
         return results
 
-    @contextmanager
-    def _pipelined(self) -> Iterator[None]:
-        self.pgconn.enter_pipeline_mode()
-        try:
-            yield
-        finally:
-            if self.pgconn.status == pq.ConnStatus.OK:
-                # Refused while answers are outstanding: an exception of the handler's own struck a
-                # wait, and whoever uses this connection next finds that it is of no use.
-                with suppress(psycopg.OperationalError):
-                    self.pgconn.exit_pipeline_mode()
+    def _leave_pipeline_mode(self) -> None:
+        if self.pgconn.status == pq.ConnStatus.OK:
+            # Refused while answers are outstanding: an exception of the handler's own struck a wait,
+            # and whoever uses this connection next finds that it is of no use.
+            with suppress(psycopg.OperationalError):
+                self.pgconn.exit_pipeline_mode()
 
     def _put(self, commands: Sequence[Command]) -> None:
         for command in commands:

@@ -124,9 +124,9 @@ class Tx(Guarded):
         """The last handler's writes are to stay in the group: said with the next one's first statement.
 
         Each savepoint has a name of its own: where that saying fails, none behind it can go back too
-        far.
+        far. Nested ones would be cheaper, and a handler could go back into another's.
         """
-        if not self.before:
+        if not self.before:  # else it has sent nothing
             kept, self._member = self._member, self._member + 1
             self.before = [KEEP_MEMBER % kept, OPEN_MEMBER % self._member]
 

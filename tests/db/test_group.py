@@ -235,3 +235,18 @@ def test_a_savepoint_is_never_rolled_back_too_far(groups: Groups) -> None:
 
     ids = groups.run(good, goes_back, good)
     assert groups.effects() == [ids[0], ids[2]]
+
+
+def test_a_savepoint_left_by_one_is_nothing_to_the_next(groups: Groups) -> None:
+    """Who goes back to a savepoint that it did not open does not reach into its predecessor."""
+
+    def leaves(tx: Tx, task: Task) -> None:
+        tx.execute("savepoint a")
+        good(tx, task)
+
+    def takes(tx: Tx, task: Task) -> None:
+        tx.execute("rollback to savepoint a")
+
+    ids = groups.run(leaves, takes, good)
+    assert groups.left(ids) == {1: ("scheduled", 1, "psycopg.errors.InvalidSavepointSpecification")}
+    assert groups.effects() == [ids[0], ids[2]]
