@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from runner.embedded import Embedded
 from tests import logins, pooling, servers
@@ -15,6 +17,8 @@ from tests import logins, pooling, servers
 # A shell that puts the suite into the background has it ignore SIGINT, and so would every command that
 # a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+CAMPAIGNS = "tests/chaos/"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -24,11 +28,31 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With RUNNER_TEST_ROLE only what that role is for, whatever was named."""
+    """With RUNNER_TEST_ROLE only what that role is for, whatever was named. What may take longest comes
+    first, so that nobody waits for it at the end."""
     left = [item for item in items if not _is_chosen(item)]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if _is_chosen(item)]
+    items.sort(key=_longest_seconds, reverse=True)
+
+
+class OneCampaign(LoadScopeScheduling):
+    """Each test goes to whoever is free; but campaigns run one after the other, as each wants the
+    machine for itself."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return CAMPAIGNS if nodeid.startswith(CAMPAIGNS) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCampaign:
+    """Where tests run side by side."""
+    return OneCampaign(config, log)
+
+
+def _longest_seconds(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return float(limit.args[0]) if limit is not None else 0.0
 
 
 def _is_chosen(item: pytest.Item) -> bool:
