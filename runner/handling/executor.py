@@ -56,6 +56,7 @@ class Executor:
         self.pace.claimed(rows[0].task_type, len(rows))
         rows, others = together(rows)
         if others:
+            self.telling.events.flush()
             self.give_back([Token(row.task_id, row.fence) for row in others])
             self.pace.alone(rows[0].task_type)
         rows = sorted(rows, key=may_share, reverse=True)
@@ -100,6 +101,7 @@ class Executor:
 
     def _run_group(self, handler: Handler, first: Row) -> Row | None:
         """Run a group; the first row that is to run by itself, not begun."""
+        self.telling.events.flush()  # what was claimed is told before a statement of ours may wait
         began = time.monotonic()
         group = Group(self.session, handler, self.attempts, self.telling, self.stopping)
         row = group.run(first, self.handoff.next)

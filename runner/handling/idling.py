@@ -66,7 +66,8 @@ class Idling:
     def pause(self, seconds: float, *fds: int) -> list[int]:
         """Wait for an order, or one of these; what turned readable."""
         ready = wait_readable([self.lifeline.nudge, *fds], seconds)
-        self.lifeline.clear_nudges()
+        if self.lifeline.nudge in ready:
+            self.lifeline.clear_nudges()
         if not self.lifeline.may_claim():
             self.events.send(Kind.ALIVE)
         return ready

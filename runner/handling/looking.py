@@ -15,6 +15,7 @@ from ..store.claim import (
     ServerClock,
     claim,
     compose_claim,
+    cursor_to_claim,
     list_kinds,
     plan_anew,
 )
@@ -43,6 +44,7 @@ class Looking:
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self._conn = conn
+        self._cursor = cursor_to_claim(conn)
         self._worker_id = worker_id
         self._config = config
         self._queues = queues
@@ -117,7 +119,7 @@ class Looking:
         self._slow = True  # unless it comes through in time
         begun = now()
         rows = claim(
-            self._conn,
+            self._cursor,
             self._statement,
             self._worker_id,
             self._places,

@@ -248,7 +248,7 @@ class Worker:
 
     def work_through(self, rows: list[Row]) -> None:
         """Run what was claimed, unless a stop came with the claim."""
-        self.events.send(Kind.CLAIMED, task=rows[0].task_id, fence=rows[0].fence, count=len(rows))
+        self.events.defer(Kind.CLAIMED, task=rows[0].task_id, fence=rows[0].fence, count=len(rows))
         faults.point("after_claimed")
         self.idling.found(plenty=len(rows) >= self.pace.wanted(rows[0].task_type))
         try:

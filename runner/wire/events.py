@@ -160,10 +160,19 @@ class EventWriter:
         except BrokenPipeError:
             pass
 
-    def defer(self, kind: Kind, *, task: int, fence: int, at: float = 0.0, flag: int = 0) -> None:
+    def defer(
+        self,
+        kind: Kind,
+        *,
+        task: int,
+        fence: int,
+        at: float = 0.0,
+        count: int = 0,
+        flag: int = 0,
+    ) -> None:
         """Have an event written together with the next one, which follows within microseconds."""
         self._deferred += _EVENT.pack(
-            _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, at, 0
+            _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, at, count
         )
 
     def flush(self) -> None:

@@ -20,7 +20,7 @@ from runner.judge import NOTHING, Claim, Judge, Verdict
 from runner.observing import Observer
 from runner.places import Kind, Places
 from runner.store import ending, operate, passes, workers
-from runner.store.claim import Row, claim, compose_claim
+from runner.store.claim import Row, claim, compose_claim, cursor_to_claim
 from runner.store.sending import Completion
 from runner.wire import How, Renewal, Token
 from tests.db.stage import announce, consistent
@@ -156,7 +156,13 @@ class Machine(RuleBasedStateMachine):
         places.know(KINDS)
         most = dict.fromkeys(TYPES, 3)
         rows = claim(
-            self.db, self.statement, worker, places, most, wanted=lambda _: wanted, full=True
+            cursor_to_claim(self.db),
+            self.statement,
+            worker,
+            places,
+            most,
+            wanted=lambda _: wanted,
+            full=True,
         )
         ready = [t for t in self.tasks.values() if t.state == "ready" and t.type not in self.paused]
         assert bool(rows) == (holds and bool(ready)), (rows, holds, ready)

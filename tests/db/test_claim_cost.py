@@ -65,7 +65,8 @@ class Backlog:
             "failed_before": None,
             "created_before": None,
         }
-        statement = self.prepare(list(values)) if generic else compose_claim(self.priorities)
+        custom = psycopg.sql.SQL(compose_claim(self.priorities).decode())
+        statement = self.prepare(list(values)) if generic else custom
         query = psycopg.sql.SQL("explain (analyze, buffers, timing off, format json) ") + statement
         costs = []
         for _ in range(10):  # chance decides which kind comes first, and so how many are probed
@@ -78,7 +79,7 @@ class Backlog:
 
     def prepare(self, names: list[str]) -> Any:
         """The claim as a prepared statement, which EXECUTE runs by its generic plan."""
-        text = compose_claim(self.priorities).as_string(self.conn)
+        text = compose_claim(self.priorities).decode()
         for number, name in enumerate(names, 1):
             text = text.replace(f"%({name})s", f"${number}")
         self.conn.execute("deallocate all")
