@@ -4,6 +4,7 @@ import time
 
 from chaos.clock import off_by
 from chaos.scale.ground import LEASE_SECONDS, Found, Ground
+from runner.store.passes import SWEPT
 
 HOURS = (1, -1)
 DUE_SECONDS = 2
@@ -12,7 +13,7 @@ LATER = """insert into runner.task (task_type, params, run_at)
            from generate_series(1, %s) returning task_id"""
 EARLY = """select count(*) from effect e where task_id = any (%s)
            and at < %s::timestamptz"""
-SWEPT = ("swept", "killing")
+TOLD = (SWEPT, "killing")
 
 
 def clocks(ground: Ground, tasks: int) -> Found:
@@ -29,7 +30,7 @@ def clocks(ground: Ground, tasks: int) -> Found:
         ground.made.stop()
     odd.env = right
     told = b"".join(path.read_bytes()[size:] for path, size in said_before.items()).decode()
-    wrong += [f"a log speaks of {word}" for word in SWEPT if word in told]
+    wrong += [f"a log speaks of {word}" for word in TOLD if word in told]
     said = (
         f"the clock of {odd.name} an hour ahead, then behind: of {tasks} tasks each time it did"
         f" {parts[0]} and {parts[1]}; nothing early, nothing an hour early, no lease swept"

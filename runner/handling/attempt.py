@@ -159,7 +159,7 @@ class Attempts:
             return self._interrupted(claim)
         if isinstance(error, psycopg.errors.DiskFull):
             # Of whichever server: it is not the task that is in the way, unless it is that every time.
-            return self.judge.interrupted(claim, "no room on the server's disk")
+            return self.judge.interrupted(claim, "disk full")
         if isinstance(error, Snooze):
             return self.judge.snoozed(claim, _seconds(error.delay))
         if isinstance(error, Discard):

@@ -6,7 +6,7 @@ They cost no attempt, so nothing but `released` tells that they happen again and
 from ..judge import interruptions_allowed
 from ..text import plural, safe
 
-CAUSES = ("lease lost", "lease expired", "connection lost", "interrupted")
+CAUSES = ("lease lost", "lease expired", "connection lost", "disk full", "interrupted")
 LEASE_TIMER = "killed by its lease timer"
 ADVICE = "perhaps a handler that holds the GIL in C: give it a longer --lease"
 

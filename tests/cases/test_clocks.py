@@ -10,6 +10,7 @@ import pytest
 
 import runner
 from chaos import clock
+from runner.store.passes import SWEPT
 from tests import fleets
 from tests.cases.aftermath import Scene
 from tests.commands import command, environment
@@ -51,7 +52,7 @@ def test_p41_a_host_whose_clock_is_off(scene: Scene, hours: int) -> None:
     # What the witnesses read is off as well; and they write three decimals.
     assert all(due - 0.002 < starts[task] - ahead < due + 600 for task in later)
     assert {fields[2] for fields in work.noted("start")} == {"1"}
-    assert "swept" not in scene.log()
+    assert SWEPT not in scene.log()
     assert "killing" not in scene.log()
 
 

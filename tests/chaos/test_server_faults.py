@@ -10,6 +10,7 @@ from chaos import clock, disk
 from chaos.campaign import Campaign, Result
 from chaos.schedule import in_turns
 from chaos.stage import Stage, stage
+from runner.store.passes import SWEPT
 
 pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(400)]
 TIMES = 12 if os.environ.get("RUNNER_TEST_FULL") else 4
@@ -61,6 +62,6 @@ def test_a_disk_without_room_costs_no_attempt() -> None:
 @pytest.mark.skipif(clock.lacking() is not None, reason=str(clock.lacking()))
 def test_a_clock_of_the_database_that_jumps_takes_no_live_task() -> None:
     seen = struck("jump_clock", 16.0)
-    assert "swept" not in seen.fleets
+    assert SWEPT not in seen.fleets
     assert "killing" not in seen.fleets
     assert seen.attempts == {1}
