@@ -30,7 +30,7 @@ from .judge import Claim, Judge, Verdict
 from .places import Places
 from .registry import Registry
 from .store import drains, ending
-from .store.claim import Row, claim, compose_claim, cursor_to_claim, list_kinds
+from .store.claim import Claiming, Row, claim, list_kinds
 from .store.guest import Guest, make_due_ready
 from .store.workers import Identity, register_worker, renew
 from .task import Task
@@ -125,7 +125,7 @@ class _Rehearsal:
         self.tasks = tasks
         self.queues = list(queues) if queues is not None else None
         self.session = _Session(conn, retries=retries)
-        self.statement = compose_claim({})
+        self.claiming = Claiming(conn, {})
         self.judge = Judge(Backoff(), random.Random())
         calling = Calling(Interrupts(), _Untouched(), [], tasks.hooks, lambda count: None)
         self.attempts = Attempts(
@@ -184,7 +184,7 @@ class _Rehearsal:
         places.know([kind for kind in list_kinds(self.conn) if self._is_ours(*kind)])
         most = {handler.name: handler.max_attempts for handler in self.tasks}
         worker_id = self.session.worker_id
-        rows = claim(cursor_to_claim(self.conn), self.statement, worker_id, places, most, full=True)
+        rows = claim(self.claiming, worker_id, places, most, full=True)
         return rows[0] if rows else None
 
     def _is_ours(self, queue: str, task_type: str, priority: int) -> bool:

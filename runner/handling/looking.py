@@ -11,11 +11,10 @@ from ..registry import Registry
 from ..store.claim import (
     NO_BOUNDS,
     Bounds,
+    Claiming,
     Row,
     ServerClock,
     claim,
-    compose_claim,
-    cursor_to_claim,
     list_kinds,
     plan_anew,
 )
@@ -44,13 +43,12 @@ class Looking:
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self._conn = conn
-        self._cursor = cursor_to_claim(conn)
+        self._claiming = Claiming(conn, config.priorities)
         self._worker_id = worker_id
         self._config = config
         self._queues = queues
         self._rng = rng
         self._bounds = bounds
-        self._statement = compose_claim(config.priorities)
         self._most = {handler.name: handler.max_attempts for handler in registry}
         self._places = Places()
         self._clock = ServerClock(conn)
@@ -119,8 +117,7 @@ class Looking:
         self._slow = True  # unless it comes through in time
         begun = now()
         rows = claim(
-            self._cursor,
-            self._statement,
+            self._claiming,
             self._worker_id,
             self._places,
             self._most,

@@ -20,7 +20,7 @@ from runner.judge import NOTHING, Claim, Judge, Verdict
 from runner.observing import Observer
 from runner.places import Kind, Places
 from runner.store import ending, operate, passes, workers
-from runner.store.claim import Row, claim, compose_claim, cursor_to_claim
+from runner.store.claim import Claiming, Row, claim
 from runner.store.sending import Completion
 from runner.wire import How, Renewal, Token
 from tests.db.stage import announce, consistent
@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         self.claims: list[Row] = []  # all that anybody ever got
         self.observer: Observer[UUID] = Observer()
         self.local = 0.0
-        self.statement = compose_claim({})
+        self.claiming = Claiming(self.db, {})
         self.added = 0
 
     # -- adding -----------------------------------------------------------------------------------
@@ -156,8 +156,7 @@ class Machine(RuleBasedStateMachine):
         places.know(KINDS)
         most = dict.fromkeys(TYPES, 3)
         rows = claim(
-            cursor_to_claim(self.db),
-            self.statement,
+            self.claiming,
             worker,
             places,
             most,

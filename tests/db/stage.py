@@ -13,7 +13,7 @@ from psycopg.rows import namedtuple_row
 from runner.backoff import Backoff
 from runner.judge import Judge
 from runner.places import Kind, Place, Places
-from runner.store.claim import Row, claim, compose_claim, cursor_to_claim, list_kinds
+from runner.store.claim import Claiming, Row, claim, list_kinds
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
 from tests.servers import Connection, wait_until
@@ -97,12 +97,10 @@ class Claimer:
         return self
 
     def claim(self, **options: Any) -> Sequence[Row]:
-        statement = compose_claim(self.priorities)
+        claiming = Claiming(self.conn, self.priorities)
         most = options.pop("wanted", 1)
         options["wanted"] = lambda task_type: most
-        return claim(
-            cursor_to_claim(self.conn), statement, self.worker_id, self.places, self.most, **options
-        )
+        return claim(claiming, self.worker_id, self.places, self.most, **options)
 
     def take(self, **options: Any) -> Row | None:
         """Claim one after a fresh look around."""

@@ -78,14 +78,8 @@ from (values (1)) as always left join kind k on true;
 -- and so either waits for this claim and finds its tasks, or makes it claim nothing.
 --
 -- `gone`: tasks whose handlers are through and never touched the connection are deleted on the way, each
--- under its own fence (`claimed_rows` is in ending.sql). Whether we are still alive does not matter to
--- them, only whether they are ours: owned is running, by a constraint.
-with gone as (
-    delete from runner.task t
-    where t.ctid = any (array({claimed_rows}))
-      and t.lease_owner is not distinct from %(worker_id)s
-    returning t.task_id
-), me as materialized (
+-- under its own fence, where there are any: the part costs a sixth of a claim of one.
+with {gone} me as materialized (
     select worker_id from runner.worker
     where worker_id = %(worker_id)s and lease_until > clock_timestamp()
     for key share
@@ -131,9 +125,14 @@ with gone as (
               t.max_attempts, t.released, t.fence, t.solo, t.idempotency_key,
               greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at
 )
-select (select count(*) from gone), pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        pg_current_xact_id_if_assigned()::text::bigint, c.*
 from (values (1)) as always left join claimed c on true;
+
+-- name: gone
+-- A part of the claim. Whether we are still alive does not matter to what is done, only whether it is
+-- ours: owned is running, by a constraint.
+gone as ({delete_done}),
 
 -- name: database_seconds
 -- The database's clock.
