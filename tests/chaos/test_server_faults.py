@@ -12,8 +12,8 @@ from chaos.schedule import in_turns
 from chaos.stage import Stage, stage
 from runner.store.passes import SWEPT
 
-pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(400)]
-TIMES = 12 if os.environ.get("RUNNER_TEST_FULL") else 4
+pytestmark = [pytest.mark.process, pytest.mark.full, pytest.mark.timeout(500)]
+TIMES = 3 if os.environ.get("RUNNER_TEST_FULL") else 1
 
 
 @dataclass
@@ -26,9 +26,8 @@ class Seen:
     server: str
 
 
-def struck(fault: str, every_seconds: float) -> Seen:
-    """So many strikes in turn; nothing lost, nothing doubled, no overlap, all done."""
-    seconds = every_seconds * TIMES
+def struck(fault: str, every_seconds: float, seconds: float) -> Seen:
+    """Strikes in turn; nothing lost, nothing doubled, no overlap, all done."""
     with stage() as place:
         strikes = in_turns([fault], every_seconds, seconds, seed=7)
         result = Campaign(place).run(strikes, seconds, seed=7)
@@ -37,7 +36,7 @@ def struck(fault: str, every_seconds: float) -> Seen:
     assert judged.violations == 0, judged
     assert judged.left == judged.dead == 0, judged
     assert judged.completed == judged.acknowledged > 0
-    assert result.struck[fault] >= TIMES - 1
+    assert result.struck[fault] > 2 * TIMES
     return seen
 
 
@@ -53,7 +52,7 @@ def logs(directory: Path) -> str:
 @pytest.mark.skipif(disk.lacking() is not None, reason=str(disk.lacking()))
 def test_a_disk_without_room_costs_no_attempt() -> None:
     """Statements fail, or the server goes down until there is room; whatever fails is refunded."""
-    seen = struck("fill_disk", 18.0)
+    seen = struck("fill_disk", 18.0, 72.0 * TIMES)
     assert "No space left on device" in seen.server
     assert "PANIC" in seen.server
     assert seen.attempts == {1}
@@ -61,7 +60,9 @@ def test_a_disk_without_room_costs_no_attempt() -> None:
 
 @pytest.mark.skipif(clock.lacking() is not None, reason=str(clock.lacking()))
 def test_a_clock_of_the_database_that_jumps_takes_no_live_task() -> None:
-    seen = struck("jump_clock", 16.0)
+    """A sweep of that moment would have to be luck, so there are many: as soon as the clock is right, it
+    jumps again."""
+    seen = struck("jump_clock", 1.0, 60.0 * TIMES)
     assert SWEPT not in seen.fleets
     assert "killing" not in seen.fleets
     assert seen.attempts == {1}
