@@ -20,7 +20,7 @@ from psycopg.abc import PQGen, Query
 from ..errors import TransactionMisuse
 from .bounded import InTransaction
 from .sending import Sending
-from .wording import ends_transaction, leaves_traces, may_end_later
+from .wording import ends_transaction, leaves_traces, may_end_later, opens_savepoint
 
 _RV = TypeVar("_RV")
 
@@ -89,6 +89,7 @@ class Guarded(Sending):
     before: Sequence[bytes] = ()  # what is to be sent before the next statement, best along with it
     takes_along = False  # the statement that is being sent can take that along
     unsent: psycopg.Error | None = None  # what failed of it
+    nests = False  # the handler may have opened savepoints of its own
     _marker = ""  # of the claim that the transaction is for
     _elders: frozenset[int] = frozenset()  # threads left behind by handlers before this one
 
@@ -133,6 +134,7 @@ class Guarded(Sending):
             _refuse(word)
         self.one_statement_only = may_end_later(text)
         self.traces = self.traces or leaves_traces(text)
+        self.nests = self.nests or opens_savepoint(text)
 
     def _start_query(self) -> PQGen[None]:
         if self.ahead:
@@ -178,6 +180,7 @@ class Guarded(Sending):
     ) -> Iterator[psycopg.Transaction]:
         """A savepoint while lent: as the outermost block it would commit without the task."""
         if self.lent:
+            self.nests = True
             self._begin()
         else:
             self.drop_ahead()

@@ -32,8 +32,8 @@ def _commands(name: str) -> list[bytes]:
 
 FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
 (MARK,), (CHAIN,) = _commands("mark_transaction"), _commands("commit_and_chain")
-OPEN_MEMBER, KEEP_MEMBER, UNDO_MEMBER = (
-    _commands(name)[0] for name in ("open_member", "keep_member", "undo_member")
+OPEN_MEMBER, KEEP_MEMBERS, UNDO_MEMBER = (
+    _commands(name)[0] for name in ("open_member", "keep_members", "undo_member")
 )
 PLAIN = b"BEGIN"  # psycopg's
 SYNC = b""  # what is before it is committed, where no transaction is open

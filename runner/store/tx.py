@@ -11,7 +11,8 @@ from psycopg.rows import tuple_row
 
 from .connect import ensure_durable
 from .guarded import Cursor, Guarded, PooledCursor, ServerCursor
-from .sending import KEEP_MEMBER, OPEN_MEMBER, UNDO_MEMBER, Completion
+from .savepoints import Savepoints
+from .sending import KEEP_MEMBERS, OPEN_MEMBER, UNDO_MEMBER, Completion
 from .sql import query
 
 
@@ -26,12 +27,12 @@ class Tx(Guarded):
 
     _pooled_cursor = PooledCursor
     _threshold: int | None = 5  # psycopg's; see `plan_anew`
-    _member = 0  # of a group, by the order of their savepoints
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cursor_factory = Cursor
         self.server_cursor_factory = ServerCursor
+        self._members = Savepoints()
         self._at_home = frozenset(_threads())  # the app's own, from before any handler
 
     def lend(self, marker: str) -> None:
@@ -113,27 +114,25 @@ class Tx(Guarded):
         self.lend(marker)
         self._begin()
         self.lent, self.unsent = False, None
-        self._member = 0
-        self.before = [OPEN_MEMBER % 0]
+        self._members = Savepoints()
+        self.before = [OPEN_MEMBER % self._members.current]
 
     def lend_again(self) -> None:
         """Hand the open transaction of a group to the next handler."""
-        self.lent = True
+        self.lent, self.nests = True, False
 
     def keep_member(self) -> None:
-        """The last handler's writes are to stay in the group: said with the next one's first statement.
-
-        Each savepoint has a name of its own: where that saying fails, none behind it can go back too
-        far. Nested ones would be cheaper, and a handler could go back into another's.
-        """
-        if not self.before:  # else it has sent nothing
-            kept, self._member = self._member, self._member + 1
-            self.before = [KEEP_MEMBER % kept, OPEN_MEMBER % self._member]
+        """The last handler's writes are to stay in the group: told with the next first statement."""
+        if self.before:
+            return  # it has sent nothing
+        outermost = self._members.keep(left_some=self.nests)
+        opened = OPEN_MEMBER % self._members.current
+        self.before = [KEEP_MEMBERS % outermost, opened] if outermost else [opened]
 
     def undo_member(self) -> None:
         """The last handler's writes are undone; the others' stand."""
         if not self.before:  # else it has sent nothing
-            self.send(UNDO_MEMBER % self._member)
+            self.send(UNDO_MEMBER % self._members.current)
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""

@@ -14,6 +14,7 @@ _LEAVES_TRACES = re.compile(
     r"|load|do|prepare|deallocate|discard)\b",
     re.IGNORECASE,
 )
+_OPENS_SAVEPOINT = re.compile(r"\bsavepoint\b", re.IGNORECASE)
 _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
 
 
@@ -77,3 +78,15 @@ def leaves_traces(text: str) -> bool:
 @lru_cache(maxsize=512)
 def _leaves_traces(text: str) -> bool:
     return _LEAVES_TRACES.search(text) is not None
+
+
+def opens_savepoint(text: str) -> bool:
+    """Whether a statement may open a savepoint; one whose text nobody knows may."""
+    if not text or len(text) > _REMEMBERED:
+        return not text or _OPENS_SAVEPOINT.search(text) is not None
+    return _opens_savepoint(text)
+
+
+@lru_cache(maxsize=512)
+def _opens_savepoint(text: str) -> bool:
+    return _OPENS_SAVEPOINT.search(text) is not None

@@ -15,6 +15,7 @@ from runner.handling.telling import Telling
 from runner.logpipe import LogPipe
 from runner.registry import Registry
 from runner.store.claim import Row
+from runner.store.savepoints import DEEPEST
 from runner.store.tx import Tx
 from runner.task import Task
 from runner.wire import EventWriter
@@ -207,9 +208,15 @@ def test_who_breaks_the_savepoints_undoes_the_group(groups: Groups, next_one: Me
 
     def breaks(tx: Tx, task: Task) -> None:
         good(tx, task)
-        tx.execute("release savepoint runner_1")
+        tx.execute(b"release savepoint " + outermost[0])
 
-    ids = groups.run(good, breaks, next_one, silent)
+    def looks(tx: Tx, task: Task) -> None:
+        outermost.append(tx._members.current)  # whoever wants to can find out
+        good(tx, task)
+
+    outermost: list[bytes] = []
+
+    ids = groups.run(looks, breaks, next_one, silent)
     if next_one is silent:  # nobody needs the savepoint any more
         assert groups.left(ids) == {}
         assert groups.effects() == ids[:2]
@@ -250,3 +257,40 @@ def test_a_savepoint_left_by_one_is_nothing_to_the_next(groups: Groups) -> None:
     ids = groups.run(leaves, takes, good)
     assert groups.left(ids) == {1: ("scheduled", 1, "psycopg.errors.InvalidSavepointSpecification")}
     assert groups.effects() == [ids[0], ids[2]]
+
+
+def test_a_savepoint_by_another_way_is_nothing_to_the_next(groups: Groups) -> None:
+    """A block that was entered and never left, and a statement that does not tell its text."""
+
+    def enters(tx: Tx, task: Task) -> None:
+        tx.transaction("a").__enter__()
+        good(tx, task)
+
+    def takes(tx: Tx, task: Task) -> None:
+        tx.execute("rollback to a")
+
+    def hides(tx: Tx, task: Task) -> None:
+        tx.execute(Hidden("savepoint a"))
+        good(tx, task)
+
+    ids = groups.run(enters, takes, good, hides, takes, good)
+    assert sorted(groups.left(ids)) == [1, 4]
+    assert groups.effects() == [ids[0], ids[2], ids[3], ids[5]]
+
+
+class Hidden(psycopg.sql.SQL):
+    """Tells its text to the server only."""
+
+    def as_string(self, context: Any = None) -> str:
+        raise ValueError("not to everybody")
+
+
+def test_deeper_than_savepoints_are_nested(groups: Groups) -> None:
+    """Some are released together; those that fail around there undo nobody else."""
+    size = 3 * DEEPEST
+    bad = {DEEPEST - 1, DEEPEST, DEEPEST + 1, 2 * DEEPEST + 2}
+    members = [raises if place in bad else good for place in range(size)]
+    members[5] = silent
+    ids = groups.run(*members)
+    assert set(groups.left(ids)) == bad
+    assert groups.effects() == [ids[place] for place in range(size) if place not in bad | {5}]

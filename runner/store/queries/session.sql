@@ -67,12 +67,12 @@ commit and chain;
 
 -- name: open_member
 -- What a task of a group writes can go back to here; each has a savepoint of its own.
-savepoint runner_%d;
+savepoint %s;
 
--- name: keep_member
--- What it has written is to stay in the group.
-release savepoint runner_%d;
+-- name: keep_members
+-- What was written since is to stay in the group, and no savepoint since can be gone back to.
+release savepoint %s;
 
 -- name: undo_member
 -- What it has written is undone.
-rollback to savepoint runner_%d;
+rollback to savepoint %s;
