@@ -8,8 +8,13 @@ low-water mark, and lets the mark rise when nothing is left below.
 A row can still appear below a mark, if its transaction inserted it before the mark rose and commits
 afterwards. Which transactions those are, a snapshot tells: all that were in progress then. Until they
 have ended a lap below the marks is needed from time to time; when there were none, it never is.
+
+A lap that proved dear need not go all the way each time: a transaction whose number is above one that we
+drew began to write after that. What it locked, and left as it was, lies anywhere; a lap to the end finds
+that now and then.
 """
 
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,6 +23,7 @@ STRATUM_SECONDS = 2.0
 COST_FACTOR = 20  # dear looks: never sooner than this many times their cost, times the workers
 LAP_SECONDS = 60.0  # a lap below the marks is made so often in any case
 MOST_MET = 2000  # kinds to remember; beyond that we begin anew
+MOST_DRAWN = 512  # numbers to remember, one a stratum
 NOBODY_KNOWS = 2**63
 
 
@@ -57,13 +63,27 @@ class Places:
     """Places in all kinds that were met. `of`: those that are worth a probe now.
 
     `unclean`: transactions below this may have left rows below the marks; None when all have ended
-    and a lap has been made since.
+    and a lap has been made since. `late_from`: they have left none below that.
     """
 
     of: dict[Kind, Place] = field(default_factory=dict)
     met: dict[Kind, Place] = field(default_factory=dict)
     snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
     unclean: int | None = None
+    late_from: float = float("inf")
+    _began: float = float("-inf")  # the stratum before the last statement
+    _drawn: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_DRAWN))
+
+    def begin(self, stratum: float) -> None:
+        """A statement is about to be sent, in this stratum."""
+        self._began = stratum
+
+    def saw(self, snapshot: Snapshot) -> None:
+        """What that statement could see."""
+        self.snapshot = snapshot
+        known = self._drawn[-1][1] if self._drawn else float("-inf")
+        if snapshot.own != NOBODY_KNOWS and self._began > known:
+            self._drawn.append((snapshot.own, self._began))
 
     def know(self, kinds: Collection[Kind]) -> None:
         """Exactly these kinds are worth a probe now; places in those met before stay."""
@@ -93,7 +113,7 @@ class Places:
     def made_lap(self) -> None:
         """A look below the marks has found nothing more."""
         if self.unclean is not None and self.snapshot.xmin >= self.unclean:
-            self.unclean = None
+            self.unclean, self.late_from = None, float("inf")
 
     def _raise(self, places: Collection[Place], stratum: float) -> None:
         for place in places:
@@ -107,3 +127,9 @@ class Places:
         place.mark = mark
         if self.snapshot.xmin < self.snapshot.own:
             self.unclean = max(self.unclean or 0, self.snapshot.own)
+            self.late_from = min(self.late_from, self._written_since(self.snapshot.xmin))
+
+    def _written_since(self, number: int) -> float:
+        """The stratum in which the transaction of this number, or of any above, may have begun to
+        write; one more is for clocks that differ."""
+        return next((at - 1 for own, at in reversed(self._drawn) if own <= number), float("-inf"))

@@ -52,7 +52,7 @@ class Looking:
         self._most = {handler.name: handler.max_attempts for handler in registry}
         self._places = Places()
         self._clock = ServerClock(conn)
-        self._list_at = self._full_at = float("-inf")
+        self._list_at = self._full_at = self._to_the_end_at = float("-inf")
         self._lap_in_any_case_at = now() + LAP_SECONDS
         self._claims = 0
         self._planned_at = now()
@@ -87,7 +87,7 @@ class Looking:
         self.woken = False
         lap = full or self._lap_is_due()
         if not rows and (lap or news):
-            rows = self._look((), full=lap)
+            rows = self._look((), full=lap, to_the_end=full)
         self.was_full = lap and (listed or news)
         if rows:
             first, last = rows[0], rows[-1]
@@ -112,10 +112,12 @@ class Looking:
             plan_anew(self._conn)
             self._planned_at = now()
 
-    def _look(self, done: Collection[Token], *, full: bool) -> list[Row]:
+    def _look(self, done: Collection[Token], *, full: bool, to_the_end: bool = False) -> list[Row]:
         self._plan_anew()
         self._slow = True  # unless it comes through in time
         begun = now()
+        to_the_end = to_the_end or begun >= self._to_the_end_at
+        self._places.begin(self._clock.stratum())
         rows = claim(
             self._claiming,
             self._worker_id,
@@ -125,6 +127,7 @@ class Looking:
             done=done,
             fair=self._rng.random() < self._config.fair,
             full=full,
+            down_to=float("-inf") if to_the_end else self._places.late_from,
             bounds=self._bounds,
         )
         at = now()
@@ -135,7 +138,9 @@ class Looking:
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.
             wait = COST_FACTOR * self._config.procs * (at - begun) if at - begun > 0.005 else 0.0
             self._full_at = at + wait
-            self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
+            if to_the_end:
+                self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
+                self._to_the_end_at = self._lap_in_any_case_at if wait else at
         return rows
 
     def _list(self, at_least_seconds: float) -> bool:

@@ -19,7 +19,7 @@ class Waiting:
         self._procs = procs
         self._places = Places()
         self._clock: ServerClock | None = None
-        self._lapped_at = float("-inf")
+        self._lapped_at = self._to_the_end_at = float("-inf")
         self._put_off_seconds = 0.0
 
     def list(self, conn: psycopg.Connection[object]) -> list[Kind]:
@@ -28,11 +28,18 @@ class Waiting:
         self._clock = self._clock or ServerClock(conn)
         every = LAP_SECONDS if self._places.unclean is None else LATE_SECONDS
         lap = begun - self._lapped_at >= max(every, self._put_off_seconds)
-        found = list_kinds(conn, self._places, full=lap, draw=True)
+        to_the_end = lap and begun >= self._to_the_end_at
+        down_to = self._places.late_from if lap else float("inf")
+        self._places.begin(self._clock.stratum())
+        found = list_kinds(
+            conn, self._places, down_to=float("-inf") if to_the_end else down_to, draw=True
+        )
         if lap:
             self._places.made_lap()
             self._lapped_at = begun
-            cost = now() - begun
-            self._put_off_seconds = COST_FACTOR * self._procs * max(0.0, cost - CHEAP_SECONDS)
+            dear = max(0.0, now() - begun - CHEAP_SECONDS)
+            self._put_off_seconds = COST_FACTOR * self._procs * dear
+            if to_the_end:
+                self._to_the_end_at = begun + LAP_SECONDS if dear else begun
         self._places.listed(found, self._clock.stratum())
         return found

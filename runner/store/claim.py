@@ -105,18 +105,18 @@ def list_kinds(
     conn: psycopg.Connection[Any],
     places: Places | None = None,
     *,
-    full: bool = False,
+    down_to: float = float("inf"),
     draw: bool = False,
 ) -> list[Kind]:
-    """The kinds that have ready rows: of those in `places` above their marks (`full`: anywhere), and
-    any that are not known there. With `draw` the snapshot is good for raising marks."""
+    """The kinds that have ready rows: of those in `places` above their marks, or this where it is
+    lower, and any that are not known there. With `draw` the snapshot is good for raising marks."""
     met = places.met if places is not None else {}
-    marks = [float("-inf") if full else place.mark for place in met.values()]
+    marks = [min(place.mark, down_to) for place in met.values()]
     values = _arrays(met) | {"marks": marks, "draw": draw}
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(query("kinds"), values, prepare=True).fetchall()
     if places is not None:
-        places.snapshot = _snapshot(*rows[0][:2])
+        places.saw(_snapshot(*rows[0][:2]))
     return [Kind(*row[2:]) for row in rows if row[2] is not None]
 
 
@@ -182,13 +182,14 @@ def claim(
     done: Collection[Token] = (),
     fair: bool = False,
     full: bool = False,
+    down_to: float = float("-inf"),
     bounds: Bounds = NO_BOUNDS,
 ) -> list[Row]:
     """Take tasks of one of the kinds in `places`, committed when this returns, in their order.
 
     `most` gives max_attempts by type for rows that have none yet; `wanted` says how many to take of a
     type; `done` are deleted on the way. `fair` leaves the CASE out; `full` looks below the low-water
-    marks as well.
+    marks as well, down to a shuffle.
     """
     kinds = places.of
     values = {
@@ -199,6 +200,7 @@ def claim(
         "most": numbers(most[kind.task_type] for kind in kinds),
         "fair": fair,
         "last_lap": 2 if full else 1,
+        "down_to": down_to,
         "failed_before": bounds.failed_before,
         "created_before": bounds.created_before,
         "queues": texts(kind.queue for kind in kinds),
@@ -206,7 +208,7 @@ def claim(
         "priorities": numbers(kind.priority for kind in kinds),
     }
     rows = claiming.execute(values, done)
-    places.snapshot = _snapshot(*rows[0][:2])
+    places.saw(_snapshot(*rows[0][:2]))
     if rows[0][2] is None:
         return []
     return sorted((Row(*row[2:]) for row in rows), key=attrgetter("shuffle"))

@@ -62,6 +62,7 @@ class Backlog:
             "done_fences": [],
             "fair": False,
             "last_lap": 2 if full else 1,
+            "down_to": float("-inf"),
             "failed_before": None,
             "created_before": None,
         }

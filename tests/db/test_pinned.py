@@ -10,11 +10,13 @@ from psycopg import IsolationLevel, sql
 from runner.places import NO_SNAPSHOT, Kind, Places, Snapshot
 from runner.store.claim import _arrays, list_kinds
 from runner.store.sql import query
-from tests.db.stage import Claimer, add
+from tests.db.stage import Claimer, add, one
 from tests.servers import Connection
 
 pytestmark = pytest.mark.db
 CONSUMED = 5000
+KIND = ("default", "t", 5)
+STRATUM = "select floor(extract(epoch from clock_timestamp()) / 2)::float8"
 
 
 def of_a_list(conn: psycopg.Connection[Any], places: Places) -> int:
@@ -91,6 +93,52 @@ def test_a_writer_in_progress_makes_a_lap_necessary(db: Connection, db_url: str)
         assert claimer.places.unclean is not None
         slow.commit()
     assert len(claimer.claim(full=True)) == 1
+
+
+def test_how_far_down_a_late_row_may_lie() -> None:
+    """Not below the stratum in which the oldest transaction that was in progress may have begun."""
+    places = Places()
+    for stratum, own in ((100.0, 50), (100.5, 52), (110.0, 60), (120.0, 70)):
+        places.begin(stratum)
+        places.saw(Snapshot(own, own))
+    places.know([Kind("default", "t", 5)])
+    places.begin(130.0)
+    places.saw(Snapshot(65, 80))  # it began after 60 was drawn
+    places.found_nothing(130.0)
+    assert places.late_from == 109.0
+    places.begin(140.0)
+    places.saw(Snapshot(75, 90))
+    places.found_nothing(140.0)
+    assert places.late_from == 109.0  # until all have ended
+    places.saw(Snapshot(90, 95))
+    places.made_lap()
+    assert places.late_from == float("inf")
+    places.saw(Snapshot(49, 100))  # older than all that we have drawn
+    places.found_nothing(200.0)
+    assert places.late_from == float("-inf")
+
+
+def test_a_lap_that_was_dear_goes_down_to_what_may_be_late(db: Connection, db_url: str) -> None:
+    """Where it has to look, and no further; what somebody had locked is found by one to the end."""
+    claimer = Claimer(db, "t").know(KIND)
+    add(db, shuffle=5.0)
+    with psycopg.connect(db_url) as slow, psycopg.connect(db_url) as locker:
+        locker.execute("select from runner.task for update")
+        claimer.places.begin(float(one(db, STRATUM)))
+        assert claimer.claim() == []
+        slow.execute("insert into runner.task (task_type) values ('t')")
+        locker.rollback()
+        claimer.place(KIND, 10.0, 10.0)
+        claimer.places.begin(float(one(db, STRATUM)))
+        assert claimer.claim() == []
+        claimer.places.found_nothing(10.0**12)
+        slow.commit()
+    down_to = claimer.places.late_from
+    assert 5.0 < down_to <= one(db, STRATUM)
+    (late,) = claimer.claim(full=True, down_to=down_to)
+    assert late.shuffle >= down_to
+    assert claimer.claim(full=True, down_to=down_to) == []
+    assert [found.shuffle for found in claimer.claim(full=True)] == [5.0]
 
 
 def test_a_renewal_skips_what_its_workers_have_done(fresh: str) -> None:

@@ -69,7 +69,7 @@ from (values (1)) as always left join kind k on true;
 -- CASE and random() order the KINDS of waiting work, which are few, and each kind is one index probe
 -- that stops at the first row it gets. A kind is probed from where this worker last was (lap 0), then
 -- from the low-water mark up to there (lap 1), then, on a full look, below the mark (lap 2), where only
--- transactions that committed late have left something.
+-- transactions that committed late have left something, and down to where those may have.
 --
 -- A claim takes its rows from one kind: `wanted` is how many of it make about 20 ms of work, and a slow
 -- task is never claimed behind a fast one.
@@ -97,7 +97,7 @@ with {gone} me as materialized (
           and (p.until is null or p.until > clock_timestamp()))
 ), span as (
     select k.queue, k.task_type, k.priority, k.wanted, k.most,
-           case lap when 0 then k.at when 1 then k.mark else '-infinity' end as low,
+           case lap when 0 then k.at when 1 then k.mark else %(down_to)s::float8 end as low,
            case lap when 0 then 'infinity' when 1 then k.at else k.mark end as high
     from kind k cross join generate_series(0, %(last_lap)s::int) as lap
     order by k.rank, k.draw, lap
