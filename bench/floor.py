@@ -1,5 +1,6 @@
 """The floors: what PostgreSQL itself needs for the same work, by pgbench, with no Python in it."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -57,6 +58,7 @@ def floor_rate(conn: Connection, url: str, floor: Floor, tasks: int) -> float:
     rows = "insert into bench.floor (task_type) select 'noop' from generate_series(1, %s)"
     conn.execute(rows, [count])
     conn.execute("vacuum (analyze) bench.floor")
+    os.sync()
     first = conn.execute("select min(task_id) - 1 from bench.floor").fetchone()
     variables = {"at": "0", "done": "0", "first": str(first[0] if first else 0), "each": str(each)}
     command = [_pgbench(), "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", str(THREADS)]
