@@ -120,8 +120,8 @@ def fill(conn: Connection, tasks: Mapping[str, int], *, clear: bool = True) -> N
     """Make these tasks wait, by type; tables are as after a vacuum, and no checkpoint is near.
 
     The checkpoint comes first, so that the pages have had their full images written to the WAL by the
-    time of the measurement, and the next one is as far away as can be. What the system has still to write
-    of a million rows is written before it begins. Floors do the same.
+    time of the measurement, and the next one is as far away as can be. What the system has still to
+    write of a million rows is written before it begins. Floors do the same.
     """
     if clear:
         conn.execute("truncate runner.task, bench.effect")

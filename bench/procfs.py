@@ -26,12 +26,21 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def pss_bytes(pid: int) -> int:
     """Proportional set size: shared pages count by their share; 0 when it is gone."""
+    return _of_all_maps(pid, "Pss:")
+
+
+def rss_bytes(pid: int) -> int:
+    """All that is resident, shared or not: what grows when something is kept; 0 when it is gone."""
+    return _of_all_maps(pid, "Rss:")
+
+
+def _of_all_maps(pid: int, name: str) -> int:
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0
     lines = (line.split() for line in text.splitlines())
-    return next((int(fields[1]) * 1024 for fields in lines if fields[0] == "Pss:"), 0)
+    return next((int(fields[1]) * 1024 for fields in lines if fields[0] == name), 0)
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -43,7 +43,7 @@ FULL = Sizes(
     bulk=200_000,
     write_seconds=5.0,
     idle_seconds=20.0,
-    memory=1_000_000,
+    memory=1_100_000,
     starts=5,
     processes=(1, 2, 4, 8),
 )
