@@ -145,6 +145,7 @@ class Sending(Bounded):
             self._put(commands)
             send()
             pgconn.pipeline_sync()
+            yield from generators.send(pgconn)  # it may be larger than what a socket holds
             for _ in commands:
                 for result in (yield from generators.fetch_many(pgconn)):
                     if result.status not in GOOD:

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.db
 Member = Callable[[Tx, Task], Any]
 EFFECT = "insert into effect values (%s)"
 SLEEP = "select pg_sleep(%s)"
+LARGE = "insert into effect select %s where length(%s) > 0"
 PREPARED = 7  # times that psycopg sees a statement until it is prepared, and some
 
 
@@ -123,6 +124,7 @@ def groups(bench: Bench, db: Connection, request: pytest.FixtureRequest) -> Iter
     for _ in range(PREPARED if request.param else 0):
         bench.conn.execute(EFFECT, [0])
         bench.conn.execute(SLEEP, [0.0])
+        bench.conn.execute(LARGE, [0, "x"])
         bench.conn.execute("select 1 / %s", [1])
     db.execute("truncate effect")
     sink = os.open(os.devnull, os.O_WRONLY)
@@ -154,6 +156,16 @@ def test_who_fails_takes_nobody_along(groups: Groups, bad: Member, cause: str, a
     ids = groups.run(*members)
     assert groups.left(ids) == {at: ("scheduled", 1, cause)}
     assert groups.effects() == [each for each in ids if each != ids[at]]
+
+
+@pytest.mark.timeout(60)
+def test_a_statement_larger_than_what_a_socket_holds(groups: Groups) -> None:
+    def large(tx: Tx, task: Task) -> None:
+        tx.execute(LARGE, [task.id, "x" * 20_000_000])
+
+    ids = groups.run(good, large, good)
+    assert groups.left(ids) == {}
+    assert groups.effects() == ids
 
 
 def test_two_that_fail_one_behind_the_other(groups: Groups) -> None:
