@@ -71,7 +71,8 @@ class Group:
                 row = following()
         except psycopg.Error as error:
             self._undo(error)
-            row = following()  # the one at hand is given back with the others
+            if self.members:  # then the row at hand is one, and is given back with the others
+                row = following()
         else:
             self._commit(marker)
         self._end(time.monotonic() - began)

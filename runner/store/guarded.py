@@ -34,6 +34,12 @@ class _Guard:
             connection.look_at(query)
         return super()._start_query(query)  # type: ignore[misc,no-any-return]
 
+    def _start_copy_gen(self, statement: Query, *args: Any, **kwargs: Any) -> PQGen[None]:
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        if connection.lent:
+            connection.look_at(statement)
+        return super()._start_copy_gen(statement, *args, **kwargs)  # type: ignore[misc,no-any-return]
+
     def _execute_send(self, query: Any, *, force_extended: bool = False, **kwargs: Any) -> None:
         # The extended protocol takes one statement a string: the server refuses an end behind another
         # statement before it has run any of them.
@@ -90,8 +96,9 @@ class Guarded(Sending):
     takes_along = False  # the statement that is being sent can take that along
     unsent: psycopg.Error | None = None  # what failed of it
     nests = False  # the handler may have opened savepoints of its own
+    _known = False  # the text of the statement that is being sent was looked at
     _marker = ""  # of the claim that the transaction is for
-    _elders: frozenset[int] = frozenset()  # threads left behind by handlers before this one
+    _elders: frozenset[threading.Thread] = frozenset()  # left behind by handlers before this one
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -135,8 +142,11 @@ class Guarded(Sending):
         self.one_statement_only = may_end_later(text)
         self.traces = self.traces or leaves_traces(text)
         self.nests = self.nests or opens_savepoint(text)
+        self._known = True
 
     def _start_query(self) -> PQGen[None]:
+        self.nests = self.nests or not self._known  # through a cursor of a class that is not ours
+        self._known = False
         if self.ahead:
             self.ahead = False
             if self.lent:
@@ -156,10 +166,19 @@ class Guarded(Sending):
         self.begun = True
         yield from self._begun(super()._get_tx_start_command(), self._marker)
 
+    def _exec_command(self, command: Any, *args: Any, **kwargs: Any) -> PQGen[Any]:
+        # psycopg's own: the savepoints of its blocks, and what server cursors do once they are declared.
+        if self.lent:
+            self.nests = True
+            if self.before:
+                yield from self.sent_before()
+        return (yield from super()._exec_command(command, *args, **kwargs))
+
     def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
         """psycopg's, closed to threads that outlived the handler that started them."""
-        thread = threading.get_ident()
-        if thread != self._owner and (not self.lent or thread in self._elders):
+        if threading.get_ident() != self._owner and (
+            not self.lent or threading.current_thread() in self._elders
+        ):
             raise TransactionMisuse("the handler is over, and with it this transaction")
         try:
             return super().wait(gen, *args, **kwargs)

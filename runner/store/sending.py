@@ -8,7 +8,7 @@ handler of a batch that uses the connection until our next statement; otherwise 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -18,6 +18,7 @@ from psycopg.abc import PQGen
 from .bounded import GOOD, Bounded
 from .sql import query
 
+_RV = TypeVar("_RV")
 TEXT = query("complete_and_commit").as_string()
 PREPARE = query("prepare_complete").as_string().encode()
 
@@ -75,6 +76,18 @@ class Sending(Bounded):
     has_prepared = False
     free = False  # the session's timeouts are off
     plain = True  # the open transaction was begun without wishes of the handler's
+    _piping = False  # in libpq's pipeline mode, by hand
+
+    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
+        """psycopg's. Where an exception from outside, like one of a signal of the handler's own, leaves
+        answers behind in pipeline mode, the connection is closed: in that mode more may be sent, and
+        whoever did would take the answers to others for its own."""
+        try:
+            return super().wait(gen, *args, **kwargs)
+        except BaseException:
+            if self._piping:
+                self.pgconn.finish()
+            raise
 
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
@@ -124,7 +137,7 @@ class Sending(Bounded):
         if not self.has_prepared:  # by itself: it is there whatever becomes of the others
             yield from self._sent(PREPARE)
             self.has_prepared = True
-        self.pgconn.enter_pipeline_mode()
+        self._enter_pipeline_mode()
         try:
             self._put(commands)
             self.pgconn.pipeline_sync()
@@ -140,7 +153,7 @@ class Sending(Bounded):
         """Send these and, behind them, what `send` does; its results. The first failure of these is
         raised, and nothing behind it was executed."""
         pgconn, failed = self.pgconn, None
-        pgconn.enter_pipeline_mode()
+        self._enter_pipeline_mode()
         try:
             self._put(commands)
             send()
@@ -158,12 +171,15 @@ class Sending(Bounded):
             raise psycopg.errors.error_from_result(failed)
         return results
 
+    def _enter_pipeline_mode(self) -> None:
+        self._piping = True
+        self.pgconn.enter_pipeline_mode()
+
     def _leave_pipeline_mode(self) -> None:
         if self.pgconn.status == pq.ConnStatus.OK:
-            # Refused while answers are outstanding: an exception of the handler's own struck a wait,
-            # and whoever uses this connection next finds that it is of no use.
-            with suppress(psycopg.OperationalError):
+            with suppress(psycopg.OperationalError):  # answers are outstanding: see `wait`
                 self.pgconn.exit_pipeline_mode()
+                self._piping = False
 
     def _put(self, commands: Sequence[Command]) -> None:
         for command in commands:

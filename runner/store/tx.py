@@ -1,7 +1,6 @@
 """The connection that a worker claims with and hands to handlers, guarded while it is lent."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -33,7 +32,7 @@ class Tx(Guarded):
         self.cursor_factory = Cursor
         self.server_cursor_factory = ServerCursor
         self._members = Savepoints()
-        self._at_home = frozenset(_threads())  # the app's own, from before any handler
+        self._at_home = frozenset(threading.enumerate())  # the app's own, from before any handler
 
     def lend(self, marker: str) -> None:
         """Hand the connection to a handler; `marker` names its claim inside the transaction.
@@ -45,9 +44,12 @@ class Tx(Guarded):
             self.drop_ahead()
         self._marker = marker
         self._autocommit = self.begun = False
-        if threading.active_count() != len(self._at_home):
-            self._elders = frozenset(_threads()) - self._at_home
+        self._meet_elders()
         self.lent = True
+
+    def _meet_elders(self) -> None:
+        if self._elders or threading.active_count() != len(self._at_home):
+            self._elders = frozenset(threading.enumerate()) - self._at_home
 
     def take_back(self, *, one_statement: bool) -> None:
         """The handler is over: from now on only the owner's thread gets through.
@@ -119,6 +121,7 @@ class Tx(Guarded):
 
     def lend_again(self) -> None:
         """Hand the open transaction of a group to the next handler."""
+        self._meet_elders()
         self.lent, self.nests = True, False
 
     def keep_member(self) -> None:
@@ -151,7 +154,3 @@ class Tx(Guarded):
             self.execute(query("reset_session"), prepare=False)
             ensure_durable(self)
             self.traces = self.has_prepared = self.free = False
-
-
-def _threads() -> Iterator[int]:
-    return (thread.ident for thread in threading.enumerate() if thread.ident is not None)

@@ -1,5 +1,6 @@
 """Fixtures of the database tests."""
 
+import os
 from collections.abc import Iterator
 
 import psycopg
@@ -8,6 +9,7 @@ import pytest
 from runner.store.connect import connect
 from runner.store.tx import Tx
 from tests.db.attempting import Bench
+from tests.db.grouping import EFFECT, LARGE, PREPARED, SLEEP, Groups
 from tests.db.rehearsing import Stage
 from tests.db.stage import consistent, effects, one
 from tests.servers import Connection
@@ -48,3 +50,17 @@ def stage(request: pytest.FixtureRequest, db: Connection, db_url: str) -> Iterat
     if request.param:
         assert effects(db) == 0
         assert one(db, "select count(*) from runner.task") == 0
+
+
+@pytest.fixture(params=[False, True], ids=["new statements", "prepared statements"])
+def groups(bench: Bench, db: Connection, request: pytest.FixtureRequest) -> Iterator[Groups]:
+    """Statements that psycopg has prepared travel with what goes before them; others by themselves."""
+    for _ in range(PREPARED if request.param else 0):
+        bench.conn.execute(EFFECT, [0])
+        bench.conn.execute(SLEEP, [0.0])
+        bench.conn.execute(LARGE, [0, "x"])
+        bench.conn.execute("select 1 / %s", [1])
+    db.execute("truncate effect")
+    sink = os.open(os.devnull, os.O_WRONLY)
+    yield Groups(bench, sink)
+    os.close(sink)

@@ -1,0 +1,193 @@
+"""Ways into a group's transaction that do not come by our cursors, and waits that are broken off: what
+one task does so is nothing to the others."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from runner.handling.session import Disconnected
+from runner.store.tx import Tx
+from runner.task import Task
+from tests.db.attempting import Bench
+from tests.db.grouping import EFFECT, SLEEP, Groups, good, silent
+from tests.proxy import proxied
+from tests.servers import Connection
+
+pytestmark = pytest.mark.db
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """A signal of the handler's own raises in what it waits for; and the handler goes on."""
+
+    def strike(number: int, frame: object) -> None:
+        raise ValueError("the handler's own")
+
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with suppress(ValueError):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def breaks_off(tx: Tx, task: Task) -> None:
+    with alarm(0.2):
+        tx.execute(SLEEP, [1.0])
+    with suppress(psycopg.Error):
+        tx.execute("select %s + 1", [task.id])
+
+
+def test_a_wait_that_is_broken_off_charges_nobody(groups: Groups) -> None:
+    """In pipeline mode more could be sent, and its answer would be that of another statement."""
+
+    def asks(tx: Tx, task: Task) -> None:
+        assert tx.execute("select 1 / %s", [1]).fetchone() == (1,)
+
+    with pytest.raises(Disconnected) as lost:
+        groups.run(good, breaks_off, asks)
+    verdicts = [left.judgement(left.claim) for left in lost.value.left]
+    assert len(verdicts) == 3
+    assert not any(verdict.failed for verdict in verdicts)
+
+
+def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
+    db: Connection, db_url: str
+) -> None:
+    answers: list[Any] = []
+
+    with proxied(db_url) as (proxy, url):
+
+        def handler(tx: Tx, task: Task) -> None:
+            proxy.freeze()
+            with alarm(0.2):  # strikes while the transaction is begun
+                tx.execute("select 1")
+            proxy.thaw()
+            with suppress(psycopg.OperationalError):
+                answers.append(tx.execute("select %s + 1", [1]))
+
+        db.execute("create table effect (n int)")
+        bench = Bench(db, url)
+        for _ in range(2):
+            bench.run(lambda tx, task: tx.execute("select 1") and None)
+        assert bench.conn.has_prepared
+        with pytest.raises(Disconnected):
+            bench.run(handler)
+        assert answers == []
+        assert bench.row.state == "running"  # is settled under the next identity
+
+
+def test_a_group_that_cannot_be_begun_leaves_its_first_task_to_be_run(groups: Groups) -> None:
+    conn = groups.bench.conn
+    if conn.has_prepared:
+        conn.execute("deallocate runner_complete", prepare=False)
+    conn.has_prepared = conn.free = False
+    conn.execute(
+        "prepare runner_complete as select 1", prepare=False
+    )  # what goes before a BEGIN fails
+    ids = groups.run(good, good)
+    assert groups.returned is not None
+    assert groups.returned.task_id == ids[0]
+
+
+def test_what_a_server_cursor_does_later_is_its_users(groups: Groups) -> None:
+    """It was declared by one task, and fails when another fetches from it."""
+    kept: list[psycopg.ServerCursor[Any]] = []
+
+    def declares(tx: Tx, task: Task) -> None:
+        kept.append(tx.cursor("kept"))
+        kept[0].execute("select 1 / (2 - n) from generate_series(1, 3) as n")
+        good(tx, task)
+
+    def fetches(tx: Tx, task: Task) -> None:
+        kept[0].fetchall()
+
+    ids = groups.run(declares, fetches, silent, good)
+    kept[0].close()
+    assert groups.left(ids) == {1: ("scheduled", 1, "psycopg.errors.DivisionByZero")}
+    assert groups.effects() == [ids[0], ids[3]]
+
+
+def by_cursor_of_another_class(tx: Tx, task: Task) -> Callable[[Tx], Any]:
+    psycopg.ClientCursor(tx).execute("savepoint a")
+    good(tx, task)
+    return lambda tx: psycopg.ClientCursor(tx).execute("rollback to a")
+
+
+def by_block_of_psycopg(tx: Tx, task: Task) -> Callable[[Tx], Any]:
+    block = psycopg.Transaction(tx)
+    block.__enter__()
+    good(tx, task)
+    return lambda tx: block.__exit__(ValueError, ValueError(), None)
+
+
+@pytest.mark.parametrize("way", [by_cursor_of_another_class, by_block_of_psycopg])
+def test_a_savepoint_past_our_cursors_is_nothing_to_the_next(
+    groups: Groups, way: Callable[[Tx, Task], Callable[[Tx], Any]]
+) -> None:
+    back: list[Callable[[Tx], Any]] = []
+
+    def opens(tx: Tx, task: Task) -> None:
+        back.append(way(tx, task))
+
+    def goes_back(tx: Tx, task: Task) -> None:
+        back[0](tx)
+
+    ids = groups.run(good, opens, goes_back, good)
+    assert sorted(groups.left(ids)) == [2]
+    assert groups.effects() == [ids[0], ids[1], ids[3]]
+
+
+def test_a_block_of_psycopgs_own_is_undone_with_its_task(groups: Groups) -> None:
+    def uses(tx: Tx, task: Task) -> None:
+        with psycopg.Transaction(tx):
+            good(tx, task)
+
+    def uses_and_raises(tx: Tx, task: Task) -> None:
+        uses(tx, task)
+        raise ValueError("behind the block")
+
+    ids = groups.run(good, uses, uses_and_raises, good)
+    assert sorted(groups.left(ids)) == [2]
+    assert groups.effects() == [ids[0], ids[1], ids[3]]
+
+
+def test_a_thread_of_one_is_refused_during_the_next(groups: Groups) -> None:
+    go = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def leaves_one(tx: Tx, task: Task) -> None:
+        def later() -> None:
+            go.wait(20)
+            with suppress(Exception):
+                tx.execute(EFFECT, [-1])
+
+        threads.append(threading.Thread(target=later))
+        threads[0].start()
+        good(tx, task)
+
+    def lets_it_go_on(tx: Tx, task: Task) -> None:
+        good(tx, task)
+        go.set()
+        threads[0].join(20)
+
+    ids = groups.run(leaves_one, lets_it_go_on)
+    assert groups.left(ids) == {}
+    assert groups.effects() == ids
+
+
+def test_an_end_behind_a_copy_is_refused_before_it_commits_the_others(groups: Groups) -> None:
+    def copies(tx: Tx, task: Task) -> None:
+        with tx.cursor().copy("copy (select 1) to stdout; commit; begin") as copy:
+            list(copy)
+
+    ids = groups.run(good, copies, good)
+    assert groups.left(ids) == {1: ("scheduled", 1, "TransactionMisuse")}
+    assert groups.effects() == [ids[0], ids[2]]
