@@ -116,8 +116,13 @@ class Group:
             self._undo(None)
 
     def _undo(self, error: psycopg.Error | None) -> None:
-        """Roll back; nobody's effect stands."""
+        """Roll back; nobody's effect stands, and nobody is charged for what it met: that may have been
+        another's."""
         self._announce_end()
+        self.members = [
+            one._replace(verdict=None, error=None) if one.verdict and one.verdict.failed else one
+            for one in self.members
+        ]
         if error is not None and self.session.broken_by(error):
             self._give_up(error)
         try:

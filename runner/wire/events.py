@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from select import PIPE_BUF
 
 NO_ID = bytes(16)
 
@@ -171,6 +172,8 @@ class EventWriter:
         flag: int = 0,
     ) -> None:
         """Have an event written together with the next one, which follows within microseconds."""
+        if len(self._deferred) > PIPE_BUF - 2 * EVENT_SIZE:
+            self.flush()  # more would not be written in one piece, and a group defers hundreds
         self._deferred += _EVENT.pack(
             _MAGIC, kind, flag, self.incarnation, NO_ID, task, fence, at, count
         )

@@ -58,6 +58,7 @@ def test_a_wait_that_is_broken_off_charges_nobody(groups: Groups) -> None:
     assert not any(verdict.failed for verdict in verdicts)
 
 
+@pytest.mark.direct
 def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
     db: Connection, db_url: str
 ) -> None:
@@ -84,6 +85,7 @@ def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
         assert bench.row.state == "running"  # is settled under the next identity
 
 
+@pytest.mark.direct
 def test_a_group_that_cannot_be_begun_leaves_its_first_task_to_be_run(groups: Groups) -> None:
     conn = groups.bench.conn
     if conn.has_prepared:
@@ -181,6 +183,25 @@ def test_a_thread_of_one_is_refused_during_the_next(groups: Groups) -> None:
     ids = groups.run(leaves_one, lets_it_go_on)
     assert groups.left(ids) == {}
     assert groups.effects() == ids
+
+
+def test_what_one_met_in_a_group_that_was_undone_is_not_charged(groups: Groups) -> None:
+    """It was in the way of another's row, which nobody has ever seen committed."""
+    db = groups.bench.db
+    db.execute("create table target (n int primary key)")
+    db.execute("create table pointer (n int references target deferrable initially deferred)")
+
+    def writes(tx: Tx, task: Task) -> None:
+        tx.execute("insert into target values (1)")
+        good(tx, task)
+
+    def fails_at_commit(tx: Tx, task: Task) -> None:
+        tx.execute("insert into pointer values (%s)", [-1])
+
+    ids = groups.run(writes, writes, fails_at_commit)
+    again = ("ready", 0, "its group was rolled back")
+    assert groups.left(ids) == dict.fromkeys(range(3), again)
+    assert groups.effects() == []
 
 
 def test_an_end_behind_a_copy_is_refused_before_it_commits_the_others(groups: Groups) -> None:

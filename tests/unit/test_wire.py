@@ -3,6 +3,7 @@
 import math
 import os
 import select
+import socket
 from dataclasses import replace
 
 import pytest
@@ -182,6 +183,25 @@ def test_a_writer_of_a_pipe_without_reader_is_quiet() -> None:
     os.close(read)
     EventWriter(write, 1).send(Kind.ALIVE)
     os.close(write)
+
+
+def test_what_is_deferred_is_written_whole() -> None:
+    """The pipe has many writers, and tears what is larger than it promises."""
+    ours, parents = socket.socketpair(
+        socket.AF_UNIX, socket.SOCK_SEQPACKET
+    )  # one write, one packet
+    with ours, parents:
+        writer = EventWriter(ours.fileno(), 7)
+        for number in range(200):
+            writer.defer(Kind.FINISHED, task=number, fence=1)
+        writer.send(Kind.ALIVE)
+        ours.close()
+        reader = EventReader()
+        events: list[Event] = []
+        while data := parents.recv(1 << 16):
+            assert len(data) <= select.PIPE_BUF
+            events += reader.feed(data)
+    assert [event.task for event in events] == [*range(200), 0]
 
 
 def test_a_writer_writes_its_incarnation() -> None:
