@@ -71,6 +71,7 @@ class Places:
     snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
     unclean: int | None = None
     late_from: float = float("inf")
+    passed_over: frozenset[Kind] = frozenset()  # by the last look that was empty: those are paused
     _began: float = float("-inf")  # the stratum before the last statement
     _drawn: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_DRAWN))
 
@@ -85,12 +86,22 @@ class Places:
         if snapshot.own != NOBODY_KNOWS and self._began > known:
             self._drawn.append((snapshot.own, self._began))
 
+    def looked_at(self, numbers: Collection[int]) -> None:
+        """An empty look was at these of the kinds in `of`, which count from one."""
+        passed_over = len(numbers) < len(self.of)
+        kinds = enumerate(self.of, 1) if passed_over else ()
+        self.passed_over = frozenset(kind for number, kind in kinds if number not in numbers)
+
     def know(self, kinds: Collection[Kind]) -> None:
         """Exactly these kinds are worth a probe now; places in those met before stay."""
         if len(self.met) > MOST_MET:
             self.met = {}
         self.of = {kind: self.of.get(kind) or self.met.get(kind) or Place() for kind in kinds}
         self.met |= self.of
+
+    def know_all(self) -> None:
+        """Every kind that was met is worth a probe now: on a lap, which is for what no list shows."""
+        self.of = dict(self.met)
 
     def listed(self, kinds: Collection[Kind], stratum: float) -> None:
         """A list found rows of these kinds, and none above the marks of any other."""
@@ -107,13 +118,16 @@ class Places:
         place.at = last
 
     def found_nothing(self, stratum: float) -> None:
-        """A look over every kind was empty."""
-        self._raise(list(self.of.values()), stratum)
+        """A look over every kind was empty; where it has not looked there may be anything."""
+        looked_at = [place for kind, place in self.of.items() if kind not in self.passed_over]
+        self._raise(looked_at, stratum)
 
     def made_lap(self) -> None:
         """A look below the marks has found nothing more."""
         if self.unclean is not None and self.snapshot.xmin >= self.unclean:
             self.unclean, self.late_from = None, float("inf")
+            for kind in self.passed_over:
+                self.met[kind].mark = float("-inf")
 
     def _raise(self, places: Collection[Place], stratum: float) -> None:
         for place in places:

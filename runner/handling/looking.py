@@ -117,6 +117,8 @@ class Looking:
         self._slow = True  # unless it comes through in time
         begun = now()
         to_the_end = to_the_end or begun >= self._to_the_end_at
+        if full:
+            self._places.know_all()
         self._places.begin(self._clock.stratum())
         rows = claim(
             self._claiming,

@@ -209,6 +209,7 @@ def claim(
     }
     rows = claiming.execute(values, done)
     places.saw(_snapshot(*rows[0][:2]))
-    if rows[0][2] is None:
+    if rows[0][3] is None:
+        places.looked_at(rows[0][2] or ())
         return []
-    return sorted((Row(*row[2:]) for row in rows), key=attrgetter("shuffle"))
+    return sorted((Row(*row[3:]) for row in rows), key=attrgetter("shuffle"))

@@ -9,6 +9,7 @@ import pytest
 from runner.config import FleetConfig
 from runner.handling import looking
 from runner.handling.looking import Looking
+from runner.places import NOBODY_KNOWS
 from runner.registry import Registry
 from runner.store.claim import NO_BOUNDS, Row
 from tests.db.stage import add, announce
@@ -162,3 +163,74 @@ def test_the_full_look_of_a_drain_lists_whatever_a_list_costs(db: Connection, cl
     it._list_at = clock.at + 1000.0  # as after a dear list
     assert claim(it, full=True) == []
     assert it.was_full
+
+
+def test_it_is_known_who_may_be_late_for_an_empty_table(db: Connection, clock: Clock) -> None:
+    """Else laps below the marks would be made as long as the session lasts."""
+    it = look_with(db, "t")
+    assert claim(it) == []  # the marks rise
+    assert it._places.snapshot.own != NOBODY_KNOWS
+    assert it._places.unclean != NOBODY_KNOWS
+
+
+def test_what_was_paused_is_found_when_the_pause_is_over(db: Connection, clock: Clock) -> None:
+    """A look that passes over a kind tells nothing of it: its mark does not rise."""
+    it = look_with(db, "t", "u")
+    add(db, shuffle=1000.0)
+    db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
+    for _ in range(3):
+        clock.at += 2
+        assert claim(it) == []
+    db.execute("delete from runner.pause")
+    clock.at += 2
+    assert len(claim(it)) == 1
+
+
+def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
+    db: Connection, db_url: str, clock: Clock
+) -> None:
+    """A lap that passed over a kind is none for that kind."""
+    it = look_with(db, "t", "u")
+    with psycopg.connect(db_url) as slow:
+        add(slow, shuffle=1000.0)
+        assert claim(it) == []  # the marks rise
+        db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
+        slow.commit()
+    for _ in range(3):
+        clock.at += 2
+        assert claim(it) == []
+    db.execute("delete from runner.pause")
+    clock.at += 2
+    assert len(claim(it)) == 1
+
+
+def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(
+    db: Connection, db_url: str, clock: Clock
+) -> None:
+    """A list begins at the marks: a lap goes through all kinds that were met."""
+    it = look_with(db, "t")
+    add(db, priority=3)
+    assert len(claim(it)) == 1
+    with psycopg.connect(db_url) as slow:
+        add(slow, priority=3, shuffle=1000.0)
+        for _ in range(5):
+            clock.at += 0.5
+            assert claim(it) == []
+        slow.commit()
+    clock.at += 2
+    assert len(claim(it)) == 1
+
+
+def test_a_drain_finds_what_was_committed_late_in_a_kind_that_another_has_emptied(
+    db: Connection, db_url: str, clock: Clock
+) -> None:
+    it = look_with(db, "t")
+    (first,) = add(db, priority=3)
+    with psycopg.connect(db_url) as other, psycopg.connect(db_url) as slow:
+        other.execute("delete from runner.task where task_id = %s", [first])
+        add(slow, priority=3, shuffle=1000.0)
+        assert claim(it, full=True) == []  # listed, and in the other's hands
+        other.commit()
+        assert claim(it, full=True) == []
+        slow.commit()
+    assert len(claim(it, full=True)) == 1

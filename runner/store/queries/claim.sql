@@ -77,6 +77,8 @@ from (values (1)) as always left join kind k on true;
 -- `me` is locked FOR KEY SHARE and must be alive: whoever settles this worker deletes that row first,
 -- and so either waits for this claim and finds its tasks, or makes it claim nothing.
 --
+-- A claim that takes nothing says which kinds it has looked at, by their numbers: not those that are paused.
+--
 -- `gone`: tasks whose handlers are through and never touched the connection are deleted on the way, each
 -- under its own fence, where there are any: the part costs a sixth of a claim of one.
 with {gone} me as materialized (
@@ -84,12 +86,12 @@ with {gone} me as materialized (
     where worker_id = %(worker_id)s and lease_until > clock_timestamp()
     for key share
 ), kind as (
-    select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted, k.most,
+    select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted, k.most, k.number,
            case when %(fair)s then 0 else {rank} end as rank, random() as draw
     from me, unnest(%(queues)s::text[], %(types)s::text[], %(priorities)s::smallint[],
                     %(ats)s::float8[], %(marks)s::float8[], %(wanted)s::int[],
                     %(most)s::int[])
-             as k(queue, task_type, priority, at, mark, wanted, most)
+             with ordinality as k(queue, task_type, priority, at, mark, wanted, most, number)
     where not exists (
         select from runner.pause p
         where (p.queue is null or p.queue = k.queue)
@@ -126,7 +128,8 @@ with {gone} me as materialized (
               greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at
 )
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-       pg_current_xact_id_if_assigned()::text::bigint, c.*
+       pg_current_xact_id()::text::bigint,  -- not `if assigned`: it may be looked at before `me` is locked
+       case when c.task_id is null then (select array_agg(k.number::int) from kind k) end, c.*
 from (values (1)) as always left join claimed c on true;
 
 -- name: gone
