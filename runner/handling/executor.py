@@ -102,6 +102,7 @@ class Executor:
     def _run_group(self, handler: Handler, first: Row) -> Row | None:
         """Run a group; the first row that is to run by itself, not begun."""
         self.telling.events.flush()  # what was claimed is told before a statement of ours may wait
+        self.session.conn.restore()  # where anything is left of before this batch
         began = time.monotonic()
         group = Group(self.session, handler, self.attempts, self.telling, self.stopping)
         row = group.run(first, self.handoff.next)

@@ -66,7 +66,8 @@ class Group:
         began = time.monotonic()
         try:
             conn.begin_group(marker)
-            while row is not None and may_share(row) and not self.stopping():
+            # Whoever has changed the session is the last: that is put back when the transaction is over.
+            while row is not None and may_share(row) and not (conn.traces or self.stopping()):
                 self._run_member(row)
                 row = following()
         except psycopg.Error as error:

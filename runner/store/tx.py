@@ -122,6 +122,7 @@ class Tx(Guarded):
     def lend_again(self) -> None:
         """Hand the open transaction of a group to the next handler."""
         self._meet_elders()
+        self._restore_object()
         self.lent, self.nests = True, False
 
     def keep_member(self) -> None:
@@ -139,6 +140,14 @@ class Tx(Guarded):
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""
+        self._restore_object()
+        # Behind a pooler the session was somebody else's a moment ago, and is again by now.
+        if (self.traces or thorough) and not self.pooled:
+            self.execute(query("reset_session"), prepare=False)
+            ensure_durable(self)
+            self.traces = self.has_prepared = self.free = False
+
+    def _restore_object(self) -> None:
         self.row_factory = tuple_row
         self.cursor_factory = PooledCursor if self.pooled else Cursor
         self.server_cursor_factory = ServerCursor
@@ -149,8 +158,3 @@ class Tx(Guarded):
         self._num_transactions = 0  # of blocks that were entered and never left
         self._notice_handlers.clear()
         self._notify_handlers.clear()
-        # Behind a pooler the session was somebody else's a moment ago, and is again by now.
-        if (self.traces or thorough) and not self.pooled:
-            self.execute(query("reset_session"), prepare=False)
-            ensure_durable(self)
-            self.traces = self.has_prepared = self.free = False

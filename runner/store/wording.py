@@ -14,6 +14,11 @@ _LEAVES_TRACES = re.compile(
     r"|load|do|prepare|deallocate|discard)\b",
     re.IGNORECASE,
 )
+# In these SET and DO are parts of the statement, as in `update … set` and `on conflict do nothing`.
+_ON_ROWS = re.compile(r"(select|insert|update|delete|merge|with|values)\b", re.IGNORECASE)
+_LEAVES_TRACES_ON_ROWS = re.compile(
+    r"\b(temp|temporary|pg_temp|set_config|pg_(try_)?advisory_lock\w*)\b", re.IGNORECASE
+)
 _OPENS_SAVEPOINT = re.compile(r"\bsavepoint\b", re.IGNORECASE)
 _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
 
@@ -70,14 +75,16 @@ def _first_word_at(text: str, at: int = 0) -> int:
 
 def leaves_traces(text: str) -> bool:
     """Whether a statement may leave something in the session that outlives its transaction."""
-    if len(text) > _REMEMBERED:
-        return _LEAVES_TRACES.search(text) is not None
-    return _leaves_traces(text)
+    return _leaves_traces(text) if len(text) <= _REMEMBERED else _find_traces(text)
 
 
-@lru_cache(maxsize=512)
-def _leaves_traces(text: str) -> bool:
-    return _LEAVES_TRACES.search(text) is not None
+def _find_traces(text: str) -> bool:
+    alone = ";" not in text.rstrip("; \t\r\n")
+    on_rows = alone and _ON_ROWS.match(text, _first_word_at(text))
+    return (_LEAVES_TRACES_ON_ROWS if on_rows else _LEAVES_TRACES).search(text) is not None
+
+
+_leaves_traces = lru_cache(maxsize=512)(_find_traces)
 
 
 def opens_savepoint(text: str) -> bool:

@@ -61,6 +61,7 @@ def groups(bench: Bench, db: Connection, request: pytest.FixtureRequest) -> Iter
         bench.conn.execute(LARGE, [0, "x"])
         bench.conn.execute("select 1 / %s", [1])
     db.execute("truncate effect")
+    bench.conn.restore()
     sink = os.open(os.devnull, os.O_WRONLY)
     yield Groups(bench, sink)
     os.close(sink)

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from runner.errors import TimeLimit
 from runner.store.savepoints import DEEPEST
@@ -112,13 +113,7 @@ def in_a_pipeline(tx: Tx, task: Task) -> None:
         good(tx, task)
 
 
-def by_cursor(tx: Tx, task: Task) -> None:
-    with tx.cursor("named") as cursor:
-        cursor.execute("select 1")
-    good(tx, task)
-
-
-@pytest.mark.parametrize("way", [in_a_block, by_copy, by_many, by_stream, in_a_pipeline, by_cursor])
+@pytest.mark.parametrize("way", [in_a_block, by_copy, by_many, by_stream, in_a_pipeline])
 def test_every_way_into_the_transaction_is_behind_a_savepoint(groups: Groups, way: Member) -> None:
     def way_and_raise(tx: Tx, task: Task) -> None:
         way(tx, task)
@@ -227,3 +222,36 @@ def test_deeper_than_savepoints_are_nested(groups: Groups) -> None:
     ids = groups.run(*members)
     assert set(groups.left(ids)) == bad
     assert groups.effects() == [ids[place] for place in range(size) if place not in bad | {5}]
+
+
+def test_what_one_leaves_on_the_connection_is_nothing_to_the_next(groups: Groups) -> None:
+    def leaves(tx: Tx, task: Task) -> None:
+        tx.row_factory = dict_row
+        tx.prepare_threshold = None
+        tx.add_notice_handler(print)
+        good(tx, task)
+
+    def takes(tx: Tx, task: Task) -> None:
+        assert tx.execute("select 1").fetchone() == (1,)
+        assert tx.prepare_threshold == 5
+        good(tx, task)
+
+    ids = groups.run(leaves, takes)
+    assert groups.left(ids) == {}
+    assert groups.effects() == ids
+
+
+@pytest.mark.parametrize("setting", ["set work_mem = '1MB'", "set local work_mem = '1MB'"])
+def test_who_changes_the_session_is_the_last_of_its_group(groups: Groups, setting: str) -> None:
+    """It is put back before the next one runs."""
+
+    def leaves(tx: Tx, task: Task) -> None:
+        good(tx, task)
+        tx.execute(setting)
+
+    ids = groups.run(good, leaves, good)
+    assert groups.returned is not None
+    assert groups.returned.task_id == ids[2]
+    assert groups.effects() == ids[:2]
+    groups.bench.conn.restore()
+    assert groups.bench.conn.execute("show work_mem").fetchone() == ("4MB",)

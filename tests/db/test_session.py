@@ -123,8 +123,24 @@ def test_words_inside_of_others_are_no_traces() -> None:
         "select offset_of, settings from assets",
         "update t set_of = 1",
         "select template",
+        "update t set done = true where id = 1;",
+        "insert into t values (1) on conflict (id) do update set n = 2",
+        "-- a comment\nwith x as (insert into t values (1) on conflict do nothing returning 1) select 1",
     ):
-        assert not leaves_traces(text)
+        assert not leaves_traces(text), text
+
+
+def test_what_leaves_traces_whatever_it_begins_with() -> None:
+    for text in (
+        "SET work_mem = 1",
+        "update t set done = true; set work_mem = 1",
+        "select set_config('work_mem', '1', false)",
+        "select 1 into temp t",
+        "with x as (select pg_advisory_lock(1)) select 1",
+        "do $$ begin end $$",
+        "declare c cursor with hold for select 1",
+    ):
+        assert leaves_traces(text), text
 
 
 def test_our_own_bounds_come_back(tx: Tx) -> None:
