@@ -50,7 +50,9 @@ def test_every_transition(db: Connection) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(3000)
-@pytest.mark.skipif(os.environ.get("RUNNER_TEST_PG") == "system", reason="once, on the embedded one")
+@pytest.mark.skipif(
+    os.environ.get("RUNNER_TEST_PG") == "system", reason="once, on the embedded one"
+)
 def test_every_transition_for_long(db: Connection) -> None:
     play(db, LONG)
 
