@@ -29,6 +29,14 @@ class Food:
 
 WAITING = """select count(*), count(*) filter (where task_type = 'late')
              from runner.task where state <> 'dead'"""
+# A server that is gone without a word is noticed: a COMMIT would wait for its answer for ever.
+PATIENCE = {
+    "connect_timeout": 3,
+    "keepalives_idle": 1,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 3000,
+}
 INSERT = "insert into runner.task (task_type, params) values (%s, %s) returning task_id"
 
 
@@ -69,7 +77,7 @@ class Feeder:
         with self._ledger.open("a") as ledger:
             while not self._stop.is_set():
                 try:
-                    with psycopg.connect(self._url, autocommit=True, connect_timeout=3) as conn:
+                    with psycopg.connect(self._url, autocommit=True, **PATIENCE) as conn:
                         while not self._stop.is_set():
                             self._add(conn, ledger)
                 except psycopg.Error:
