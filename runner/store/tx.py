@@ -141,10 +141,11 @@ class Tx(Guarded):
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left in the session and on this object."""
         self._restore_object()
-        # Behind a pooler the session was somebody else's a moment ago, and is again by now.
-        if (self.traces or thorough) and not self.pooled:
-            self.execute(query("reset_session"), prepare=False)
-            ensure_durable(self)
+        if self.traces or thorough:
+            # Behind a pooler the session was somebody else's a moment ago, and is again by now.
+            if not self.pooled:
+                self.execute(query("reset_session"), prepare=False)
+                ensure_durable(self)
             self.traces = self.has_prepared = self.free = False
 
     def _restore_object(self) -> None:

@@ -1,8 +1,10 @@
 """Behind a pooler in transaction mode: what rests on no session (P-26)."""
 
+import os
 import random
 from collections.abc import Iterator
 from configparser import ConfigParser
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -16,6 +18,8 @@ from runner.store.connect import connect
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
 from tests import pooling
+from tests.db.attempting import Bench
+from tests.db.grouping import Groups, good
 from tests.servers import Connection
 
 pytestmark = [pytest.mark.db, pytest.mark.direct, pooling.needed]
@@ -130,6 +134,20 @@ def test_nobody_elses_session_is_ended_for_a_dead_worker(through: Pooler, db: Co
         assert other.execute("select 2").fetchone() == (2,)
         other.take_back(one_statement=False)
         other.end(b"COMMIT")
+
+
+def test_groups_are_groups(through: Pooler, db: Connection, tmp_path: Path) -> None:
+    """What cannot be put back behind a pooler ends no group."""
+    db.execute("create table effect (n int)")
+    bench = Bench(db, through.url())
+    bench.conn.restore()
+    sink = os.open(tmp_path / "sink", os.O_WRONLY | os.O_CREAT)
+    groups = Groups(bench, sink)
+    ids = groups.run(good, good, good)
+    assert (groups.left(ids), groups.returned) == ({}, None)
+    assert groups.effects() == ids
+    bench.conn.close()
+    os.close(sink)
 
 
 def test_it_does_not_listen(through: Pooler) -> None:
