@@ -9,7 +9,7 @@ from psycopg import sql
 from ..errors import SchemaMismatch
 from .sql import value
 
-VERSION = 4
+VERSION = 5
 
 
 def text() -> str:

@@ -17,7 +17,7 @@ from runner.store import migrations, schema
 from runner.store.connect import connect
 from runner.store.migrations import Migration
 from tests import servers
-from tests.db.stage import Background, add, one
+from tests.db.stage import Background, Claimer, add, one
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.db
@@ -83,6 +83,24 @@ def test_migrations_end_where_schema_sql_does(fresh: str, bare: str) -> None:
         migrations.migrate(old)
         assert one(old, SHAPE) == one(new, SHAPE)
         assert len(one(new, SHAPE)) > 5000
+
+
+def test_tasks_that_wait_keep_their_places_and_new_ones_lie_in_cells(bare: str) -> None:
+    """From version 4, which knew no cells; everything is claimed afterwards."""
+    cells = "select count(distinct floor(shuffle * 128)) from runner.task where task_type = %s"
+    places = "select array_agg(shuffle order by task_id) from runner.task where task_type = 'old'"
+    with connect(bare, "test") as conn:
+        conn.execute(OLDEST.read_text("utf-8"))  # type: ignore[call-overload]
+        migrations.migrate(conn, [step for step in migrations.migrations() if step.version <= 4])
+        tasks = add(conn, "old", 200)
+        before = one(conn, places)
+        assert next(step.version for step in migrations.migrate(conn)) == 5
+        tasks += add(conn, "new", 200)
+        assert one(conn, places) == before
+        assert one(conn, cells, "new") < 50 < one(conn, cells, "old")
+        claimer = Claimer(conn, "old", "new").look_around()
+        found = [row.task_id for _ in range(2) for row in claimer.claim(wanted=200)]
+        assert sorted(found) == sorted(tasks)
 
 
 def test_steps_are_taken_in_order_and_once(fresh: str, later: list[Migration]) -> None:
