@@ -11,6 +11,7 @@ from ..errors import Discard, LeaseLost, Retry, Snooze, TimeLimit, TransactionMi
 from ..fields import check_delay
 from ..judge import Claim, Judge, Verdict
 from ..registry import Handler
+from ..store.claim import Row
 from ..task import Task
 from ..text import cause_name, error_text
 from ..wire import Outcome
@@ -34,7 +35,7 @@ class Ended(NamedTuple):
     done: bool = False
 
 
-def marker_of(claim: Claim) -> str:
+def marker_of(claim: Claim | Row) -> str:
     """What the transaction of a claim is marked with."""
     return f"{claim.task_id}.{claim.fence}"
 

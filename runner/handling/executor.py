@@ -17,7 +17,7 @@ from .pace import BATCH_SECONDS, Pace
 from .session import Session
 from .telling import Telling
 
-THOROUGH_EVERY = 100  # tasks that used it, after which the session is reset whatever has been seen
+THOROUGH_EVERY = 1000  # tasks that used it, after which the session is reset whatever has been seen
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Executor:
         self._next = self.handoff.next()
         if self._next is None or self._next.idempotency_key is not None:
             return None
-        return marker_of(self._next.claim)
+        return marker_of(self._next)
 
     def tidy(self, *, used: bool) -> None:
         """Undo what a handler left on the connection, and in the session where it used that."""

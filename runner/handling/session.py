@@ -50,13 +50,16 @@ class Session:
     conn: Tx
     worker_id: UUID = field(default_factory=uuid4)
 
+    def __post_init__(self) -> None:
+        self._owner = str(self.worker_id)
+
     def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
         """Delete the task in its handler's transaction and commit it, in one round trip; and begin
         that of the claim which follows, where its marker is given.
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
-        completion = Completion(self.worker_id, claim.task_id, claim.fence, marker)
+        completion = Completion(self._owner, claim.task_id, claim.fence, marker)
         try:
             self.conn.finish(completion, following)
         except psycopg.Error as error:

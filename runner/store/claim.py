@@ -31,6 +31,9 @@ class Bounds:
 
 
 NO_BOUNDS = Bounds()
+_JSON = (
+    json.JSONDecoder()
+)  # the server's JSON has no blanks around it, which `loads` would look for
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ class Row:
         return Task(
             self.task_id,
             self.task_type,
-            json.loads(self.params),
+            _JSON.raw_decode(self.params)[0],
             self.queue,
             self.attempt,
             self.max_attempts,

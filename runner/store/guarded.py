@@ -49,18 +49,21 @@ class _Guard:
 
     def _execute_gen(self, *args: Any, **kwargs: Any) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
-        connection.takes_along = True
-        try:
-            yield from super()._execute_gen(*args, **kwargs)  # type: ignore[misc]
-        finally:
-            connection.takes_along = False
+        gen: PQGen[None] = super()._execute_gen(*args, **kwargs)  # type: ignore[misc]
+        return connection.taking_along(gen) if connection.before else gen
 
     def _maybe_prepare_gen(
         self, pgq: Any, *, prepare: bool | None = None, binary: bool | None = None
     ) -> PQGen[None]:
+        connection: Any = self._conn  # type: ignore[attr-defined]
+        if connection.before:
+            return self._prepare_behind(pgq, prepare, binary)
+        return super()._maybe_prepare_gen(pgq, prepare=prepare, binary=binary)  # type: ignore[misc,no-any-return]
+
+    def _prepare_behind(self, pgq: Any, prepare: bool | None, binary: bool | None) -> PQGen[None]:
         # psycopg's, for a statement that is prepared already and takes along what is to go before it.
         connection: Any = self._conn  # type: ignore[attr-defined]
-        how, name = self._get_prepared(pgq, prepare) if connection.before else (Prepare.NO, b"")  # type: ignore[attr-defined]
+        how, name = self._get_prepared(pgq, prepare)  # type: ignore[attr-defined]
         if how is not Prepare.YES:
             yield from connection.sent_before()
             yield from super()._maybe_prepare_gen(pgq, prepare=prepare, binary=binary)  # type: ignore[misc]
@@ -114,6 +117,14 @@ class Guarded(Sending):
         if self.ahead:
             self.ahead = False
             self.send(b"rollback")
+
+    def taking_along(self, gen: PQGen[None]) -> PQGen[None]:
+        """Run what sends a statement that can take along what goes before it."""
+        self.takes_along = True
+        try:
+            yield from gen
+        finally:
+            self.takes_along = False
 
     def sent_before(self, send: Callable[[], None] | None = None) -> PQGen[list[pq.abc.PGresult]]:
         """Send what is to go before the next statement, and, where that is given, the statement with

@@ -6,8 +6,6 @@ handler of a batch that uses the connection until our next statement; otherwise 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -21,6 +19,7 @@ from .sql import query
 _RV = TypeVar("_RV")
 TEXT = query("complete_and_commit").as_string()
 PREPARE = query("prepare_complete").as_string().encode()
+PREPARED = query("complete_prepared").as_string()
 
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
 # left to itself.
@@ -38,17 +37,12 @@ OPEN_MEMBER, KEEP_MEMBERS, UNDO_MEMBER = (
 )
 PLAIN = b"BEGIN"  # psycopg's
 SYNC = b""  # what is before it is committed, where no transaction is open
-COMPLETE = b"runner_complete"  # prepared, which COMMIT and the like cannot be, nor need be
-
-Command = (
-    bytes | tuple[bytes, Sequence[bytes]]
-)  # a text; or a prepared statement and its parameters
 
 
 class Completion(NamedTuple):
     """The deletion of a task by its claim, with the COMMIT behind it."""
 
-    worker_id: UUID
+    worker_id: str | UUID
     task_id: int
     fence: int
     marker: str
@@ -59,15 +53,9 @@ class Completion(NamedTuple):
         return (TEXT % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
 
     @property
-    def command(self) -> Command:
-        """The deletion as a prepared statement."""
-        task, fence = b"%d" % self.task_id, b"%d" % self.fence
-        return COMPLETE, (task, _text_of(self.worker_id), fence, self.marker.encode())
-
-
-@lru_cache(maxsize=4)
-def _text_of(worker_id: UUID) -> bytes:
-    return str(worker_id).encode()
+    def prepared(self) -> bytes:
+        """The deletion alone, as what the session has prepared."""
+        return (PREPARED % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
 
 
 class Sending(Bounded):
@@ -115,28 +103,26 @@ class Sending(Bounded):
 
     def send_completion(self, completion: Completion, following: str | None) -> None:
         """Complete and commit, and begin the transaction of the claim that `following` marks; without
-        one, put our timeouts back."""
-        commands: list[Command] = [completion.command]
+        one, put our timeouts back. One string: libpq's pipeline mode takes more of everybody's time."""
         if following is None:
-            commands += [b"commit", SYNC, *BOUND] if self.free else [b"commit"]
+            behind = [b"commit", *BOUND] if self.free else [b"commit"]
         else:
             # The next one is of the same kind as this, where that is of no kind in particular.
-            commands += [CHAIN] if self.plain else [b"commit", b"begin"]
-            commands.append(MARK % following.encode())
+            begin = [CHAIN] if self.plain else [b"commit", PLAIN]
+            behind = [*begin, MARK % following.encode()]
         with self.lock:
-            self.wait(self._sent_commands(commands))
+            if not self.has_prepared:  # by itself: it is there whatever becomes of the others
+                self.wait(self._sent(PREPARE))
+                self.has_prepared = True
+            self.wait(self._sent(b"; ".join([completion.prepared, *behind])))
         self.free, self.plain = following is not None, True
 
-    def _sent_commands(self, commands: Sequence[Command]) -> PQGen[None]:
+    def _sent_commands(self, commands: Sequence[bytes]) -> PQGen[None]:
         """Send these one behind the other; behind one that fails none is executed up to the next
         SYNC, and it is raised.
 
-        libpq's pipeline mode by hand: no parsing and planning in the server, and none of the round
-        trips and Python of psycopg's own.
+        libpq's pipeline mode by hand: none of the round trips and Python of psycopg's own.
         """
-        if not self.has_prepared:  # by itself: it is there whatever becomes of the others
-            yield from self._sent(PREPARE)
-            self.has_prepared = True
         self._enter_pipeline_mode()
         try:
             self._put(commands)
@@ -148,7 +134,7 @@ class Sending(Bounded):
             raise psycopg.errors.error_from_result(failed)
 
     def _sent_behind(
-        self, commands: Sequence[Command], send: Callable[[], None]
+        self, commands: Sequence[bytes], send: Callable[[], None]
     ) -> PQGen[list[pq.abc.PGresult]]:
         """Send these and, behind them, what `send` does; its results. The first failure of these is
         raised, and nothing behind it was executed."""
@@ -176,17 +162,18 @@ class Sending(Bounded):
         self.pgconn.enter_pipeline_mode()
 
     def _leave_pipeline_mode(self) -> None:
-        if self.pgconn.status == pq.ConnStatus.OK:
-            with suppress(psycopg.OperationalError):  # answers are outstanding: see `wait`
-                self.pgconn.exit_pipeline_mode()
-                self._piping = False
+        if self.pgconn.status != pq.ConnStatus.OK:
+            return
+        try:
+            self.pgconn.exit_pipeline_mode()
+            self._piping = False
+        except psycopg.OperationalError:
+            pass  # answers are outstanding: see `wait`
 
-    def _put(self, commands: Sequence[Command]) -> None:
+    def _put(self, commands: Sequence[bytes]) -> None:
         for command in commands:
             if command is SYNC:
                 self.pgconn.pipeline_sync()
-            elif isinstance(command, tuple):
-                self.pgconn.send_query_prepared(*command)
             else:
                 self.pgconn.send_query_params(command, None)
 

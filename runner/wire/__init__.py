@@ -18,7 +18,7 @@ from .requests import (
     pack_settle,
     unpack_request,
 )
-from .tokens import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, unpack_tokens
+from .tokens import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, unpack_token, unpack_tokens
 
 __all__ = [
     "CAUSE_BYTES",
@@ -47,5 +47,6 @@ __all__ = [
     "pack_tokens",
     "unpack_orders",
     "unpack_request",
+    "unpack_token",
     "unpack_tokens",
 ]

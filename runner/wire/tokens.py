@@ -22,6 +22,11 @@ def pack_tokens(tokens: Iterable[Token]) -> bytes:
     return b"".join(_TOKEN.pack(*token) for token in tokens)
 
 
+def unpack_token(data: bytes) -> Token:
+    """The token that `data` is."""
+    return Token._make(_TOKEN.unpack(data))
+
+
 def unpack_tokens(data: bytes) -> list[Token]:
     """The tokens in `data`; each is read whole, because every reader reads whole ones."""
     return [Token(*one) for one in _TOKEN.iter_unpack(data)]

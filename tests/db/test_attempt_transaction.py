@@ -313,7 +313,8 @@ class TestTheLimits:
 
     @pytest.mark.parametrize("text", ["deallocate all", "deallocate runner_complete"])
     def test_a_handler_that_forgets_what_is_prepared(self, bench: Bench, text: str) -> None:
-        assert bench.run(good) == (Outcome.OK, None)  # from now on it is there
+        for _ in range(2):  # the first finds a session that is not known to be clean
+            assert bench.run(good) == (Outcome.OK, None)
 
         def handler(tx: Tx, task: Task) -> None:
             tx.execute(INSERT)
@@ -321,7 +322,7 @@ class TestTheLimits:
 
         for each in (handler, good, handler, good, good):
             assert bench.run(each) == (Outcome.OK, None)
-        assert effects(bench.db) == 6
+        assert effects(bench.db) == 7
 
     def test_a_handler_that_rolls_back_to_a_savepoint(self, bench: Bench) -> None:
         """Behind that psycopg drops all that the session has prepared, once it has prepared anything."""

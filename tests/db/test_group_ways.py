@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from runner.handling.session import Disconnected
+from runner.store import sending
 from runner.store.tx import Tx
 from runner.task import Task
 from tests.db.attempting import Bench
@@ -86,14 +87,11 @@ def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
 
 
 @pytest.mark.direct
-def test_a_group_that_cannot_be_begun_leaves_its_first_task_to_be_run(groups: Groups) -> None:
-    conn = groups.bench.conn
-    if conn.has_prepared:
-        conn.execute("deallocate runner_complete", prepare=False)
-    conn.has_prepared = conn.free = False
-    conn.execute(
-        "prepare runner_complete as select 1", prepare=False
-    )  # what goes before a BEGIN fails
+def test_a_group_that_cannot_be_begun_leaves_its_first_task_to_be_run(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups.bench.conn.free = False
+    monkeypatch.setattr(sending, "FREE", [b"select 1 / 0"])  # what goes before a BEGIN fails
     ids = groups.run(good, good)
     assert groups.returned is not None
     assert groups.returned.task_id == ids[0]

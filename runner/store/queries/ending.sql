@@ -10,8 +10,18 @@ returning current_setting('runner.claim', true);
 select runner.complete(%d, '%s', %d, '%s'); commit;
 
 -- name: prepare_complete
--- The same with nothing to parse and plan at each task.
-prepare runner_complete (bigint, uuid, bigint, text) as select runner.complete($1, $2, $3, $4);
+-- The same with nothing to parse and plan at each task. The function is asked only for what to raise: to
+-- run it each time would cost the server as much again as the deletion.
+prepare runner_complete (bigint, uuid, bigint, text) as
+with deleted as (
+    delete from runner.task t
+    where t.task_id = $1 and t.lease_owner = $2 and t.fence = $3 and t.state = 'running'
+      and current_setting('runner.claim', true) = $4
+    returning 1)
+select runner.complete($1, $2, $3, $4) where not exists (select from deleted);
+
+-- name: complete_prepared
+execute runner_complete(%d, '%s', %d, '%s');
 
 -- name: claimed_rows
 -- A part of the statements that end several claims at once: where the rows of these tasks are.
