@@ -17,6 +17,7 @@ that now and then.
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from typing import NamedTuple
 
 STRATUM_SECONDS = 2.0
@@ -52,7 +53,7 @@ NO_SNAPSHOT = Snapshot(0, NOBODY_KNOWS)
 
 @dataclass(slots=True)
 class Place:
-    """Where one worker is within a kind: the last shuffle it took, and the low-water mark."""
+    """Where one worker is within a kind: just below the last shuffle it took, and the low-water mark."""
 
     at: float = float("-inf")
     mark: float = float("-inf")
@@ -114,8 +115,8 @@ class Places:
         """Go on behind rows of one kind, with these shuffles; after a wrap, nothing is left below."""
         place = self.of.get(kind) or self.met.setdefault(kind, Place())
         if first <= place.at:
-            self._lift(place, min(first, stratum - 2))
-        place.at = last
+            self._lift(place, min(_below(first), stratum - 2))
+        place.at = _below(last)
 
     def found_nothing(self, stratum: float) -> None:
         """A look over every kind was empty; where it has not looked there may be anything."""
@@ -147,3 +148,8 @@ class Places:
         """The stratum in which the transaction of this number, or of any above, may have begun to
         write; one more is for clocks that differ."""
         return next((at - 1 for own, at in reversed(self._drawn) if own <= number), float("-inf"))
+
+
+def _below(shuffle: float) -> float:
+    """So little below it that what shares it still lies above: of two rows a claim may take one."""
+    return nextafter(shuffle, -inf)

@@ -43,6 +43,26 @@ class TestPlaces:
         assert claimer.claim() == []
         assert [found.task_id for found in claimer.claim(full=True)] == [late]
 
+    def test_rows_that_share_a_place_are_taken_one_after_the_other(self, db: Connection) -> None:
+        """And not when the work above has ended, which it may never do."""
+        for shuffle in (10.0, 10.0, 20.0):
+            add(db, shuffle=shuffle)
+        claimer = Claimer(db, "t").know(self.KIND)
+        assert [self.take(claimer) for _ in range(3)] == [10.0, 10.0, 20.0]
+
+    def test_after_a_wrap_the_mark_does_not_hide_what_shares_a_place(self, db: Connection) -> None:
+        """Nobody was in progress, so no lap below the mark would be due."""
+        for _ in range(2):
+            add(db, shuffle=10.0)
+        claimer = Claimer(db, "t")
+        claimer.place(self.KIND, 50.0, 0.0)
+        assert [self.take(claimer) for _ in range(2)] == [10.0, 10.0]
+
+    def take(self, claimer: Claimer) -> float:
+        (found,) = claimer.claim()
+        claimer.places.took(found.kind, found.shuffle, found.shuffle, 1000.0)
+        return found.shuffle
+
     def test_a_row_committed_late_below_the_mark(self, db: Connection, db_url: str) -> None:
         claimer = Claimer(db, "t").know(self.KIND)
         with psycopg.connect(db_url) as slow:
