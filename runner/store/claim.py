@@ -31,9 +31,8 @@ class Bounds:
 
 
 NO_BOUNDS = Bounds()
-_JSON = (
-    json.JSONDecoder()
-)  # the server's JSON has no blanks around it, which `loads` would look for
+# The server's JSON has no blanks around it, which `loads` would look for.
+_JSON = json.JSONDecoder()
 
 
 @dataclass(slots=True)

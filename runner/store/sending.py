@@ -7,7 +7,6 @@ handler of a batch that uses the connection until our next statement; otherwise 
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
 
 import psycopg
 from psycopg import generators, pq, waiting
@@ -42,7 +41,7 @@ SYNC = b""  # what is before it is committed, where no transaction is open
 class Completion(NamedTuple):
     """The deletion of a task by its claim, with the COMMIT behind it."""
 
-    worker_id: str | UUID
+    worker_id: str
     task_id: int
     fence: int
     marker: str

@@ -173,17 +173,22 @@ def test_it_is_known_who_may_be_late_for_an_empty_table(db: Connection, clock: C
     assert it._places.unclean != NOBODY_KNOWS
 
 
-def test_what_was_paused_is_found_when_the_pause_is_over(db: Connection, clock: Clock) -> None:
-    """A look that passes over a kind tells nothing of it: its mark does not rise."""
-    it = look_with(db, "t", "u")
-    add(db, shuffle=1000.0)
-    db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
+def assert_found_after_the_pause(it: Looking, db: Connection, clock: Clock) -> None:
+    """And not before, however often it is looked for."""
     for _ in range(3):
         clock.at += 2
         assert claim(it) == []
     db.execute("delete from runner.pause")
     clock.at += 2
     assert len(claim(it)) == 1
+
+
+def test_what_was_paused_is_found_when_the_pause_is_over(db: Connection, clock: Clock) -> None:
+    """A look that passes over a kind tells nothing of it: its mark does not rise."""
+    it = look_with(db, "t", "u")
+    add(db, shuffle=1000.0)
+    db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
+    assert_found_after_the_pause(it, db, clock)
 
 
 def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
@@ -196,12 +201,7 @@ def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
         assert claim(it) == []  # the marks rise
         db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
         slow.commit()
-    for _ in range(3):
-        clock.at += 2
-        assert claim(it) == []
-    db.execute("delete from runner.pause")
-    clock.at += 2
-    assert len(claim(it)) == 1
+    assert_found_after_the_pause(it, db, clock)
 
 
 def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(

@@ -43,7 +43,7 @@ class Worker:
             self.conn.lend(marker)
             self.conn.execute("select 1")
             self.conn.take_back(one_statement=False)
-            self.conn.finish(Completion(self.worker_id, row.task_id, row.fence, marker))
+            self.conn.finish(Completion(str(self.worker_id), row.task_id, row.fence, marker))
         return (self.blocks() - before) / count
 
     def blocks(self) -> int:

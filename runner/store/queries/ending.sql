@@ -10,8 +10,8 @@ returning current_setting('runner.claim', true);
 select runner.complete(%d, '%s', %d, '%s'); commit;
 
 -- name: prepare_complete
--- The same with nothing to parse and plan at each task. The function is asked only for what to raise: to
--- run it each time would cost the server as much again as the deletion.
+-- The same with nothing to parse and plan at each task. The function is asked only for what to raise:
+-- to run it each time costs the server more.
 prepare runner_complete (bigint, uuid, bigint, text) as
 with deleted as (
     delete from runner.task t
