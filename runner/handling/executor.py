@@ -13,10 +13,11 @@ from ..wire import Kind, Token
 from .attempt import Attempts, marker_of
 from .group import Group, may_share
 from .handoff import Handoff, together
-from .pace import BATCH_SECONDS, Pace
+from .pace import Pace
 from .session import Session
 from .telling import Telling
 
+CLEAR_SECONDS = 0.02  # what is done may wait so long for its deletion
 THOROUGH_EVERY = 1000  # tasks that used it, after which the session is reset whatever has been seen
 
 
@@ -119,7 +120,7 @@ class Executor:
             self._first_done_at = time.monotonic()
         self.done.append(Token(claim.task_id, claim.fence))
         self.telling.done(claim, seconds)
-        if time.monotonic() - self._first_done_at > BATCH_SECONDS:
+        if time.monotonic() - self._first_done_at > CLEAR_SECONDS:
             self.clear()
 
     def clear(self) -> None:

@@ -1,10 +1,10 @@
-"""How many tasks of a type make about 20 ms of work. Pure: durations are arguments."""
+"""How many tasks of a type make about 50 ms of work. Pure: durations are arguments."""
 
 from dataclasses import dataclass, field
 
 from ..wire import MOST_TOKENS
 
-BATCH_SECONDS = 0.02
+BATCH_SECONDS = 0.05
 MOST = MOST_TOKENS
 WEIGHT = 0.2  # of the newest duration in the running mean
 GROWTH = 4  # from one batch to the next: a type that is new to us must prove to be short

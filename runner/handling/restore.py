@@ -19,6 +19,7 @@ _sigmask: Callable[[int, Iterable[int]], Any] = _signal.pthread_sigmask
 QUICK_SECONDS = 0.001  # after a task as short as this only what is likely is looked at …
 THOROUGH_EVERY = 100  # … but for every so many of them
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+LIKELY_TIMERS = TIMERS[:1]
 LIKELY = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -47,9 +48,10 @@ class ProcessState:
         left running, and are killed."""
         self._count += 1
         quick = time.monotonic() - began < QUICK_SECONDS
-        for timer in TIMERS:
+        quick = quick and self._count % THOROUGH_EVERY != 0
+        for timer in LIKELY_TIMERS if quick else TIMERS:
             signal.setitimer(timer, 0)
-        self._restore_signals(quick and self._count % THOROUGH_EVERY != 0)
+        self._restore_signals(quick)
         try:  # cheaper than `suppress`, and this is done at every task
             os.fchdir(self._cwd)
         except OSError:

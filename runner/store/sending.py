@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg import generators, pq, waiting
+from psycopg import generators, pq
 from psycopg.abc import PQGen
 
 from .bounded import GOOD, Bounded
@@ -35,7 +35,6 @@ OPEN_MEMBER, KEEP_MEMBERS, UNDO_MEMBER = (
     _commands(name)[0] for name in ("open_member", "keep_members", "undo_member")
 )
 PLAIN = b"BEGIN"  # psycopg's
-SYNC = b""  # what is before it is committed, where no transaction is open
 
 
 class Completion(NamedTuple):
@@ -79,7 +78,23 @@ class Sending(Bounded):
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
         with self.lock:
-            self.wait(self._sent(text))
+            self._send(text)
+
+    def _send(self, text: bytes) -> None:
+        # One call of libpq, which waits by itself: none of the handler's code runs, so there is nothing
+        # that a signal could end, and psycopg's generators cost more than the call. It would first wait
+        # for a statement that a handler broke off, and pass over what came of that.
+        if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            raise psycopg.OperationalError("another statement is still under way")
+        result = self.pgconn.exec_(text)
+        if result.status in GOOD:
+            return
+        if result.error_field(pq.DiagnosticField.SQLSTATE) is None:
+            # An error of libpq's own: it could not write or read, and may not have read so far that it
+            # knows the connection to be lost.
+            self.pgconn.finish()
+            raise psycopg.OperationalError(result.get_error_message())
+        raise psycopg.errors.error_from_result(result)
 
     def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
@@ -90,8 +105,8 @@ class Sending(Bounded):
         elif self.free:
             yield from self._sent(b"; ".join([begin, mark]))
         else:
-            # The settings before a SYNC of their own: the handler's ROLLBACK must not take them back.
-            yield from self._sent_commands([*FREE, SYNC, begin, mark])
+            # The settings are committed by themselves: the handler's ROLLBACK must not take them back.
+            yield from self._sent(b"; ".join([begin, *FREE, CHAIN, mark]))
             self.free = True
 
     def _bounded(self) -> PQGen[None]:
@@ -111,26 +126,10 @@ class Sending(Bounded):
             behind = [*begin, MARK % following.encode()]
         with self.lock:
             if not self.has_prepared:  # by itself: it is there whatever becomes of the others
-                self.wait(self._sent(PREPARE))
+                self._send(PREPARE)
                 self.has_prepared = True
-            self.wait(self._sent(b"; ".join([completion.prepared, *behind])))
+            self._send(b"; ".join([completion.prepared, *behind]))
         self.free, self.plain = following is not None, True
-
-    def _sent_commands(self, commands: Sequence[bytes]) -> PQGen[None]:
-        """Send these one behind the other; behind one that fails none is executed up to the next
-        SYNC, and it is raised.
-
-        libpq's pipeline mode by hand: none of the round trips and Python of psycopg's own.
-        """
-        self._enter_pipeline_mode()
-        try:
-            self._put(commands)
-            self.pgconn.pipeline_sync()
-            failed = yield from self._first_failure(1 + commands.count(SYNC))
-        finally:
-            self._leave_pipeline_mode()
-        if failed is not None:
-            raise psycopg.errors.error_from_result(failed)
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
@@ -140,7 +139,8 @@ class Sending(Bounded):
         pgconn, failed = self.pgconn, None
         self._enter_pipeline_mode()
         try:
-            self._put(commands)
+            for command in commands:
+                pgconn.send_query_params(command, None)
             send()
             pgconn.pipeline_sync()
             yield from generators.send(pgconn)  # it may be larger than what a socket holds
@@ -169,32 +169,8 @@ class Sending(Bounded):
         except psycopg.OperationalError:
             pass  # answers are outstanding: see `wait`
 
-    def _put(self, commands: Sequence[bytes]) -> None:
-        for command in commands:
-            if command is SYNC:
-                self.pgconn.pipeline_sync()
-            else:
-                self.pgconn.send_query_params(command, None)
-
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         # psycopg drops ALL that the session has prepared, ours too, behind any rollback to a savepoint.
         if name is None:
             self.has_prepared = False
         yield from super()._deallocate(name)
-
-    def _first_failure(self, syncs: int) -> PQGen[pq.abc.PGresult | None]:
-        """Read all there is to the end; the first result that is none."""
-        pgconn, failed = self.pgconn, None
-        while syncs:
-            while pgconn.is_busy():
-                yield waiting.WAIT_R
-                pgconn.consume_input()
-            result = pgconn.get_result()
-            if result is None:
-                continue
-            status = result.status
-            if status == pq.ExecStatus.PIPELINE_SYNC:
-                syncs -= 1
-            elif status not in GOOD and failed is None:
-                failed = result
-        return failed

@@ -13,7 +13,7 @@ AT_ONCE = 1 << 18  # bytes of one read
 PIPE_SIZE = 1 << 20  # bytes: what children may have said before one of them has to wait
 BURST = 2  # events in one read that make the loop pause, so that the next read brings many
 PAUSE_SECONDS = 0.0005  # for each of them …
-LONGEST_PAUSE_SECONDS = 0.004  # … up to this: being woken costs more than an event
+LONGEST_PAUSE_SECONDS = 0.010  # … up to this: being woken costs more than an event
 COMING_AND_GOING = frozenset(
     (Kind.CLAIMED, Kind.STARTED, Kind.PROGRESS, Kind.ENDING, Kind.DONE, Kind.CLEARED, Kind.FINISHED)
 )

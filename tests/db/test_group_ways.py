@@ -16,6 +16,7 @@ from runner.store.tx import Tx
 from runner.task import Task
 from tests.db.attempting import Bench
 from tests.db.grouping import EFFECT, SLEEP, Groups, good
+from tests.db.stage import effects
 from tests.proxy import proxied
 from tests.servers import Connection
 
@@ -84,6 +85,24 @@ def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
             bench.run(handler)
         assert answers == []
         assert bench.row.state == "running"  # is settled under the next identity
+
+
+@pytest.mark.direct
+def test_a_statement_that_was_broken_off_is_not_waited_for_and_committed(
+    db: Connection, db_url: str
+) -> None:
+    """Its handler went on as if it had not been: so it must not come to be behind its back."""
+
+    def handler(tx: Tx, task: Task) -> None:
+        with alarm(0.2):
+            tx.execute("insert into effect select 1 from pg_sleep(1)")
+
+    db.execute("create table effect (n int)")
+    bench = Bench(db, db_url)
+    with pytest.raises(Disconnected):
+        bench.run(handler)
+    assert bench.row.state == "running"  # is settled under the next identity
+    assert effects(db) == 0
 
 
 @pytest.mark.direct

@@ -190,6 +190,15 @@ def test_our_bounds_do_not_bind_the_handler(tx: Tx) -> None:
     assert "0" not in [one(tx, f"show {name}") for name in names]
 
 
+def test_a_rollback_does_not_bring_our_bounds_back(tx: Tx) -> None:
+    for marker in ("1.3", "1.4"):
+        assert one(tx, "show statement_timeout") == "0"
+        tx.take_back(one_statement=True)
+        tx.end(b"ROLLBACK")
+        tx.lend(marker)
+    assert one(tx, "show statement_timeout") == "0"
+
+
 def test_between_loans_it_is_in_autocommit(tx: Tx, db: Connection) -> None:
     tx.execute(INSERT)
     tx.take_back(one_statement=True)

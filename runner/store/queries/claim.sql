@@ -71,7 +71,7 @@ from (values (1)) as always left join kind k on true;
 -- from the low-water mark up to there (lap 1), then, on a full look, below the mark (lap 2), where only
 -- transactions that committed late have left something, and down to where those may have.
 --
--- A claim takes its rows from one kind: `wanted` is how many of it make about 20 ms of work, and a slow
+-- A claim takes its rows from one kind: `wanted` is how many of it make about 50 ms of work, and a slow
 -- task is never claimed behind a fast one.
 --
 -- `me` is locked FOR KEY SHARE and must be alive: whoever settles this worker deletes that row first,
