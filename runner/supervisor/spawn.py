@@ -12,7 +12,9 @@ from typing import NoReturn
 from .. import kernel, memfile, room, titles
 from ..clock import now
 from ..inherited import forget_streams
+from ..logpipe import LogPipe
 from ..seat import Ends, Seat
+from ..text import error_text
 from .child import Child
 from .role import Role
 
@@ -105,13 +107,20 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
                 code = room.NO_ROOM
                 sys.stderr.write(f"{error}\n")
             else:
-                traceback.print_exc()
+                _tell_crash(role, seat, ends.log, error)
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(BaseException):
                 stream.flush()
         # Not sys.exit: the parent's atexit handlers and buffers are not the child's to run.
         os._exit(code & 0xFF)
+
+
+def _tell_crash(role: Role, seat: Seat, log: int, error: BaseException) -> None:
+    """What it was in one line that no level hides, and where it was among what the child has printed."""
+    slot = seat.slot if role.holds_leases else None
+    LogPipe(log, role=role.name, slot=slot).error("crashed", error_text(error))
+    traceback.print_exception(error)
 
 
 def _leave_parent(role: Role, seat: Seat, ends: Ends, output: int) -> None:

@@ -46,6 +46,23 @@ def test_worker_killed_between_tasks_and_in_one(fresh: str, tmp_path: Path) -> N
         work.exactly_once([task])
 
 
+@pytest.mark.parametrize("role", ["worker 0", "renewer"])
+def test_what_a_child_died_of_is_told_even_when_quiet(
+    fresh: str, tmp_path: Path, role: str
+) -> None:
+    point = {"worker 0": "before_claim", "renewer": "renew"}[role]
+    once = {"RUNNER_FAULT": f"{point}:raise", "RUNNER_FAULT_ONCE": str(tmp_path / "once")}
+    with fleets.work(fresh, tmp_path) as work:
+        ids = work.add("ordinary", 10)
+        with fleets.running(fresh, tmp_path, "-q", *SHORT, procs=1, **once) as fleet:
+            wait_until(lambda: f"{role} ended: exit code 70" in fleet.log(), 20)
+            wait_until(
+                lambda: f"ERROR   {role}: FaultInjected: a test asked for this" in fleet.log(), 20
+            )
+            wait_until(work.empty, 20)
+        work.exactly_once(ids)
+
+
 @pytest.mark.parametrize(
     "fault", ["renew:raise", "renew:kill", "before_settle:kill", "after_settle:kill"]
 )
