@@ -114,6 +114,9 @@ class _Untouched(ProcessState):
     def restore(self, began: float = 0.0) -> int:
         return 0
 
+    def restore_all(self) -> None:
+        pass
+
 
 class _Rehearsal:
     """A worker without a process."""

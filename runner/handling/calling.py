@@ -47,6 +47,10 @@ class Calling:
             stream.end()
         return error
 
+    def end_batch(self) -> None:
+        """Put back what the tasks of a batch may have left for one another."""
+        self.state.restore_all()
+
     def _call_around(self, handler: Handler, conn: Tx, task: Task) -> None:
         with contextlib.ExitStack() as stack:
             for hook in self.hooks.around:

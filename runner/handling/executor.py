@@ -39,6 +39,12 @@ class Executor:
 
     def work_through(self, rows: Sequence[Row]) -> None:
         """Begin every row that nobody takes back meanwhile; a stop gives the rest back."""
+        try:
+            self._begin_each(rows)
+        finally:
+            self.attempts.calling.end_batch()
+
+    def _begin_each(self, rows: Sequence[Row]) -> None:
         first, rest = self._lay_out(rows)
         handler = self.registry[first.task_type]
         row: Row | None = first

@@ -16,10 +16,8 @@ _signal = importlib.import_module("_signal")
 _getsignal: Callable[[int], Any] = _signal.getsignal
 _sigmask: Callable[[int, Iterable[int]], Any] = _signal.pthread_sigmask
 
-QUICK_SECONDS = 0.001  # after a task as short as this only what is likely is looked at …
-THOROUGH_EVERY = 100  # … but for every so many of them
+SHORT_SECONDS = 0.005  # after a task as short as this only what is likely is looked at
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-LIKELY_TIMERS = TIMERS[:1]
 LIKELY = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -41,35 +39,38 @@ class ProcessState:
         self._recursion = sys.getrecursionlimit()
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._children = kernel.children_of(os.getpid())
-        self._count = 0
 
     def restore(self, began: float = 0.0) -> int:
-        """Put everything back after a task that began then (time.monotonic); how many processes were
-        left running, and are killed."""
-        self._count += 1
-        quick = time.monotonic() - began < QUICK_SECONDS
-        quick = quick and self._count % THOROUGH_EVERY != 0
-        for timer in LIKELY_TIMERS if quick else TIMERS:
-            signal.setitimer(timer, 0)
-        self._restore_signals(quick)
+        """Put back what a task that began then (time.monotonic) has changed; how many processes were
+        left running, and are killed. What is unlikely of a short one waits for `restore_all`."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._restore_handlers(LIKELY)
         try:  # cheaper than `suppress`, and this is done at every task
             os.fchdir(self._cwd)
         except OSError:
             pass
-        os.umask(self._umask)
         if _raw_environment() != self._raw_environment:
             os.environ.clear()
             os.environ.update(self._environment)
         sys.setrecursionlimit(self._recursion)
         sys.stdin, sys.stdout, sys.stderr = self._streams
+        if time.monotonic() - began > SHORT_SECONDS:
+            self.restore_all()
         return self._kill_descendants() if self._children or _has_children() else 0
 
-    def _restore_signals(self, quick: bool) -> None:
-        for number in LIKELY if quick else self._handlers:
+    def restore_all(self) -> None:
+        """Put back the rest, at the end of a batch: that is 50 ms of tasks of one type."""
+        for timer in TIMERS:
+            signal.setitimer(timer, 0)
+        self._restore_handlers(self._handlers)
+        _sigmask(signal.SIG_SETMASK, ())
+        os.umask(self._umask)
+
+    def _restore_handlers(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
             handler = self._handlers[number]
             if handler is not None and _getsignal(number) is not handler:
                 signal.signal(number, handler)
-        _sigmask(signal.SIG_SETMASK, ())
 
     def _kill_descendants(self) -> int:
         # The worker is a subreaper, so orphans of its descendants are its children, too. Killing one

@@ -36,6 +36,9 @@ class NoState(ProcessState):
         self.told.append("restored")
         return 0
 
+    def restore_all(self) -> None:
+        self.told.append("all restored")
+
 
 class Bench:
     """A worker without a process: claims a task, runs a handler on it, and shows the row after."""

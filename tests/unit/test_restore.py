@@ -11,7 +11,6 @@ CHILD = """
 import os, signal, sys, threading, time
 from runner.handling import restore
 from runner.handling.interrupts import Interrupts
-restore.QUICK_SECONDS = 0.0  # every restore is thorough: the tasks here are short
 interrupts = Interrupts()
 interrupts.install()
 state = restore.ProcessState()
@@ -31,7 +30,11 @@ def shown():
 before = shown()
 TASK
 assert shown() != before, "it left nothing: the test has no point"
-state.restore()
+if WAY == "long":
+    state.restore(time.monotonic() - 1)
+else:
+    state.restore(time.monotonic())
+    state.restore_all()
 after = shown()
 assert after == before, [(a, b) for a, b in zip(after, before) if a != b]
 print("restored")
@@ -53,9 +56,11 @@ TASKS = {
 }
 
 
+@pytest.mark.parametrize("way", ["long", "short"])
 @pytest.mark.parametrize("name", TASKS)
-def test_is_put_back(name: str, tmp_path: Path) -> None:
-    text = CHILD.replace("TASK", TASKS[name])
+def test_is_put_back(name: str, way: str, tmp_path: Path) -> None:
+    """At once behind a long task; behind a short one some of it at the end of its batch."""
+    text = CHILD.replace("TASK", TASKS[name]).replace("WAY", repr(way))
     done = subprocess.run(
         [sys.executable, "-c", text],
         cwd=tmp_path,
