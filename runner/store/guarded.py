@@ -20,7 +20,7 @@ from psycopg.abc import PQGen, Query
 from ..errors import TransactionMisuse
 from .bounded import InTransaction
 from .sending import Sending
-from .wording import ends_transaction, leaves_traces, may_end_later, opens_savepoint
+from .wording import wording_of
 
 _RV = TypeVar("_RV")
 
@@ -148,11 +148,12 @@ class Guarded(Sending):
     def look_at(self, statement: Query) -> None:
         """Refuse a statement that ends the transaction; note one that leaves traces."""
         text = statement if isinstance(statement, str) else _text_of(statement, self)
-        if word := ends_transaction(text):
-            _refuse(word)
-        self.one_statement_only = may_end_later(text)
-        self.traces = self.traces or leaves_traces(text)
-        self.nests = self.nests or opens_savepoint(text)
+        wording = wording_of(text)
+        if wording.ends:
+            _refuse(wording.ends)
+        self.one_statement_only = wording.may_end_later
+        self.traces = self.traces or wording.leaves_traces
+        self.nests = self.nests or wording.opens_savepoint
         self._known = True
 
     def _start_query(self) -> PQGen[None]:

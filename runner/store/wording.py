@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 _BLANKS = re.compile(r"(?:\s|;|--[^\r\n]*)*+")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
@@ -23,37 +24,43 @@ _OPENS_SAVEPOINT = re.compile(r"\bsavepoint\b", re.IGNORECASE)
 _REMEMBERED = 2000  # characters of a statement that is worth a place in a cache
 
 
-def ends_transaction(text: str) -> str | None:
-    """The word with which a statement would end the transaction, None if it does not begin so."""
-    return _ends_transaction(text) if len(text) <= _REMEMBERED else _judge_end(text)
+class Wording(NamedTuple):
+    """`ends`: the word with which a statement would end the transaction, None if it does not begin so.
+    `may_end_later`: an end may stand behind another statement of the same string; or in a literal or a
+    function's body: only the server can tell. `leaves_traces`: it may leave something in the session
+    that outlives its transaction. `opens_savepoint`: it may; one whose text nobody knows may."""
+
+    ends: str | None
+    may_end_later: bool
+    leaves_traces: bool
+    opens_savepoint: bool
 
 
-def _judge_end(text: str) -> str | None:
+def wording_of(text: str) -> Wording:
+    """What a statement's text tells; "" where nobody knows it."""
+    return _remembered(text) if len(text) <= _REMEMBERED else _read(text)
+
+
+def _read(text: str) -> Wording:
+    savepoint = not text or _OPENS_SAVEPOINT.search(text) is not None
+    return Wording(_find_first_end(text), _find_later_end(text), _find_traces(text), savepoint)
+
+
+_remembered = lru_cache(maxsize=512)(_read)
+
+
+def _find_first_end(text: str) -> str | None:
     found = _ENDS_TRANSACTION.match(text, _first_word_at(text))
     return found.group(1).upper() if found else None
 
 
-_ends_transaction = lru_cache(maxsize=512)(_judge_end)
-
-
-def may_end_later(text: str) -> bool:
-    """Whether an end of the transaction may stand behind another statement of the same string.
-
-    It may stand in a literal or a function's body as well: only the server can tell.
-    """
-    return ";" in text and (_ends_later(text) if len(text) <= _REMEMBERED else _find_end(text))
-
-
-def _find_end(text: str) -> bool:
+def _find_later_end(text: str) -> bool:
     at = text.find(";")
     while at >= 0:
         if _ENDS_TRANSACTION.match(text, _first_word_at(text, at)):
             return True
         at = text.find(";", at + 1)
     return False
-
-
-_ends_later = lru_cache(maxsize=512)(_find_end)
 
 
 def _first_word_at(text: str, at: int = 0) -> int:
@@ -73,27 +80,7 @@ def _first_word_at(text: str, at: int = 0) -> int:
             return len(text)
 
 
-def leaves_traces(text: str) -> bool:
-    """Whether a statement may leave something in the session that outlives its transaction."""
-    return _leaves_traces(text) if len(text) <= _REMEMBERED else _find_traces(text)
-
-
 def _find_traces(text: str) -> bool:
     alone = ";" not in text.rstrip("; \t\r\n")
     on_rows = alone and _ON_ROWS.match(text, _first_word_at(text))
     return (_LEAVES_TRACES_ON_ROWS if on_rows else _LEAVES_TRACES).search(text) is not None
-
-
-_leaves_traces = lru_cache(maxsize=512)(_find_traces)
-
-
-def opens_savepoint(text: str) -> bool:
-    """Whether a statement may open a savepoint; one whose text nobody knows may."""
-    if not text or len(text) > _REMEMBERED:
-        return not text or _OPENS_SAVEPOINT.search(text) is not None
-    return _opens_savepoint(text)
-
-
-@lru_cache(maxsize=512)
-def _opens_savepoint(text: str) -> bool:
-    return _OPENS_SAVEPOINT.search(text) is not None

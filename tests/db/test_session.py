@@ -9,7 +9,7 @@ from psycopg.types.json import set_json_loads
 
 from runner.store.connect import connect
 from runner.store.tx import Tx
-from runner.store.wording import leaves_traces
+from runner.store.wording import wording_of
 from tests.db.stage import one
 from tests.servers import Connection
 
@@ -127,7 +127,7 @@ def test_words_inside_of_others_are_no_traces() -> None:
         "insert into t values (1) on conflict (id) do update set n = 2",
         "-- a comment\nwith x as (insert into t values (1) on conflict do nothing returning 1) select 1",
     ):
-        assert not leaves_traces(text), text
+        assert not wording_of(text).leaves_traces, text
 
 
 def test_what_leaves_traces_whatever_it_begins_with() -> None:
@@ -140,7 +140,7 @@ def test_what_leaves_traces_whatever_it_begins_with() -> None:
         "do $$ begin end $$",
         "declare c cursor with hold for select 1",
     ):
-        assert leaves_traces(text), text
+        assert wording_of(text).leaves_traces, text
 
 
 def test_our_own_bounds_come_back(tx: Tx) -> None:

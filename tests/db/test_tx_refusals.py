@@ -8,7 +8,7 @@ from psycopg import sql
 
 from runner.errors import TransactionMisuse
 from runner.store.tx import Tx
-from runner.store.wording import ends_transaction
+from runner.store.wording import wording_of
 from tests.db.stage import INSERT, effects, one, rolled_back
 from tests.servers import Connection
 
@@ -76,13 +76,13 @@ def test_statements_that_end_the_transaction_are_refused(tx: Tx, db: Connection)
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_statements_that_only_look_like_it_are_not(text: str) -> None:
-    assert ends_transaction(text) is None
+    assert wording_of(text).ends is None
 
 
 def test_many_comments_are_read_in_no_time() -> None:
-    assert ends_transaction("/* a */ " * 5000 + "select 1") is None
-    assert ends_transaction("/* a */ " * 5000 + "commit") == "COMMIT"
-    assert ends_transaction("-- a\n" * 5000 + "/*" * 5000) is None
+    assert wording_of("/* a */ " * 5000 + "select 1").ends is None
+    assert wording_of("/* a */ " * 5000 + "commit").ends == "COMMIT"
+    assert wording_of("-- a\n" * 5000 + "/*" * 5000).ends is None
 
 
 @pytest.mark.db
