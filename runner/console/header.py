@@ -39,7 +39,7 @@ def title_bar(scene: Scene, width: int, now: float, clock: str) -> Text:
 
 def _whose(scene: Scene, now: float) -> list[str]:
     parts = [cells.text(scene.database)] if scene.database else []
-    workers = scene.workers(now)
+    workers = [one for one in scene.workers(now) if one["state"] != "ended"]
     hosts = len({one["host"] for one in workers})
     who = plural(len(workers), "worker")
     parts.append(f"{who} on {hosts} hosts" if hosts > 1 else who)

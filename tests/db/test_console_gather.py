@@ -44,6 +44,13 @@ def test_an_idle_worker_runs_nothing_for_no_time(db: Connection) -> None:
     assert (worker["state"], worker["task"], worker["run_seconds"]) == ("idle", None, None)
 
 
+def test_a_worker_with_a_batch_is_one_worker(db: Connection) -> None:
+    held = {"state": "running", "lease_owner": announce(db, "ordinary"), "claimed_at": "2026-01-01"}
+    tasks = add(db, task_type="ordinary", count=3, **held)
+    (worker,) = overview.workers(db)
+    assert (worker["state"], worker["task"]) == ("running", tasks[0])
+
+
 def test_counting_again_waits_for_the_interval_and_not_after_a_deed(
     db: Connection, gatherer: Gatherer
 ) -> None:

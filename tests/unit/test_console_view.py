@@ -161,6 +161,7 @@ def test_a_fleet_is_told_from_the_first_moment() -> None:
     assert {one["state"] for one in scene.workers(NOW)} == {"running", "idle"}
     scene.fleet["at"] = NOW
     assert {one["state"] for one in scene.workers(NOW)} == {"ended"}
+    assert " 0 workers " in drawn(scene, 100, 34).splitlines()[0]
     scene.fleet["runner"] = "r2"  # another fleet of this host
     assert scene.running() == 0
     assert {one["state"] for one in scene.workers(NOW)} == {"running", "idle"}

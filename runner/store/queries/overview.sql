@@ -26,7 +26,8 @@ from runner.pause
 where until is null or until > clock_timestamp();
 
 -- name: workers
--- One row a worker, with its task if it has one.
+-- One row a worker, with its task if it has one; of a batch, any: only its worker knows which one runs, and
+-- whoever is at one for long has given the others back.
 select w.host, w.pid, w.slot, w.runner_id::text as runner,
        case when w.lease_until < clock_timestamp() then 'expired'
             when t.task_id is null then 'idle' else 'running' end as state,
@@ -44,7 +45,10 @@ select w.host, w.pid, w.slot, w.runner_id::text as runner,
                                          + extract(epoch from w.lease))), 3)::float8
            as silent_seconds
 from runner.worker w
-left join runner.task t on t.lease_owner = w.worker_id and t.state = 'running'
+left join lateral (
+    select * from runner.task
+    where lease_owner = w.worker_id and state = 'running' order by task_id limit 1
+) t on true
 where w.role = 'worker'
 order by w.host, w.runner_id, w.slot, w.pid;
 
