@@ -91,10 +91,10 @@ class App:
         for fd in (self._signals, self._wakeup):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-        for number in (signal.SIGWINCH, signal.SIGTERM, signal.SIGCONT, signal.SIGINT):
-            if self.fleet is None or number is not signal.SIGINT:
-                signal.signal(number, _noticed)
-        signal.signal(signal.SIGTSTP, signal.SIG_IGN if self.fleet else _noticed)
+        for number in (signal.SIGWINCH, signal.SIGTERM, signal.SIGCONT):
+            signal.signal(number, _noticed)
+        for number in (signal.SIGINT, signal.SIGTSTP):  # what they mean to a fleet its parent tells
+            signal.signal(number, signal.SIG_IGN if self.fleet else _noticed)
         for number in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 

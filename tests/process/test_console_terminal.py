@@ -62,6 +62,16 @@ def test_a_killed_console_is_replaced(queue: Work, number: signal.Signals) -> No
         assert one.is_as_before()
 
 
+def test_ctrl_c_keeps_the_view_to_the_end(queue: Work) -> None:
+    queue.add("sleepy", seconds=300)
+    with fleet(queue, "--grace", "2s") as one:
+        one.wait_for("sleepy")
+        one.type("\x03")
+        one.wait_for("stopping (SIGINT): 1 task in hand")
+        assert one.end() == 0
+        assert one.is_as_before()
+
+
 def test_a_console_killed_during_the_stop_leaves_a_sane_terminal(queue: Work) -> None:
     queue.add("stubborn", seconds=300)
     with fleet(queue) as one:
