@@ -121,6 +121,7 @@ class Maintainer:
             conninfo(self.config.dsn, "maintainer"),
             min_size=1,
             max_size=2,
+            timeout=ALIVE_SECONDS,  # without one for longer it would be taken for hung
             connection_class=Bounded,
             kwargs={"autocommit": True},
             max_lifetime=self.config.connection_seconds,
