@@ -25,6 +25,7 @@ class Why(enum.Enum):
 
 
 TIMER_SECONDS = 0.15  # from the kernel timer of a child to our hearing of its death
+TOLD_SECONDS = 1.0  # from an order to a child that can hear
 
 
 @dataclass(slots=True)
@@ -50,6 +51,13 @@ class Doom(NamedTuple):
     term_at: float
     kill_at: float
     why: Why
+
+
+class Replaced(NamedTuple):
+    """A deadline, and when another was sent in its place."""
+
+    deadline: float
+    at: float
 
 
 NOT_AT_ALL = float("inf")
@@ -90,7 +98,9 @@ class Child:
     former: list[bytes] = field(default_factory=list)  # identities that it has to settle itself
     registered: bool = False
     deadline: float | None = None  # D: lease_until on this clock
-    deadlines: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # the last ones sent
+    replaced: deque[Replaced] = field(
+        default_factory=lambda: deque(maxlen=16)
+    )  # deadlines before it
     work: Work | None = None
     idle: bool = False  # it looked and holds nothing
     idle_look: float = 0.0  # when its last look that was full and empty began
@@ -171,7 +181,7 @@ class Child:
         self.worker = worker
         self.registered = False
         self.deadline = None
-        self.deadlines.clear()
+        self.replaced.clear()
         if self.work is not None:
             self.work.ending = True  # its handler is over; its row is settled soon
 
@@ -239,5 +249,12 @@ class Child:
 
     def was_deaf(self, now: float) -> bool:
         """Whether it died exactly at a deadline that has been extended since: its timer struck,
-        because the thread that hears of extensions did not come to run (the GIL held in C)."""
-        return any(at <= now <= at + TIMER_SECONDS for at in self.deadlines)
+        because the thread that hears of extensions did not come to run (the GIL held in C).
+
+        Not where its task began after the extension: that was heard, and something else killed it.
+        """
+        return any(
+            one.deadline <= now <= one.deadline + TIMER_SECONDS
+            and (self.work is None or self.work.started_at <= one.at + TOLD_SECONDS)
+            for one in self.replaced
+        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..clock import now
 from ..config import FleetConfig
 from ..wire import MOST_TOKENS, TOKEN_SIZE, Event, Kind, Order, Outcome, Token, unpack_tokens
-from .child import Child, Why
+from .child import Child, Replaced, Why
 from .course import Course
 from .family import Family
 from .renewals import Renewals
@@ -97,7 +97,7 @@ class Leases:
         match event.kind:
             case Kind.RENEWED if child is not None:
                 if child.deadline is not None:
-                    child.deadlines.append(child.deadline)
+                    child.replaced.append(Replaced(child.deadline, now()))
                 child.deadline = event.at
                 self.family.tell(child, Order.EXTEND, event.at)
             case Kind.TAKEN if child is not None and _still_runs(child, event):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runner.config import HARD_LIMIT_SECONDS, FleetConfig
-from runner.supervisor.child import Child, Doom, Stop, Why
+from runner.supervisor.child import Child, Doom, Replaced, Stop, Why
 from runner.supervisor.role import Role
 from runner.wire import NO_ID, Event, How, Kind, Outcome
 
@@ -266,13 +266,22 @@ def test_names() -> None:
 def test_a_worker_that_could_not_hear_its_extension() -> None:
     """Killed by its timer at a deadline that was extended: the lease is to blame, not memory."""
     child = Child(WORKER, 0, 1, 1, started_at=0.0, heard_at=0.0)
-    child.deadlines.extend([12.0, 17.0])
+    child.replaced.extend([Replaced(12.0, 2.0), Replaced(17.0, 7.0)])
     child.deadline = 22.0
     assert child.how_it_ended(12.05, True) is How.LEASE_LOST
     assert child.how_it_ended(17.1, True) is How.LEASE_LOST
     assert child.how_it_ended(15.0, True) is How.DIED
     assert child.how_it_ended(12.05, False) is How.DIED
     assert child.how_it_ended(22.0, True) is How.LEASE_LOST
+
+
+def test_killed_at_a_deadline_that_its_task_never_had() -> None:
+    """The extension was heard before the task began: the kill is somebody else's, and charged."""
+    history = History().working(at=110.0)
+    history.child.replaced.append(Replaced(112.0, 90.0))
+    history.child.replaced.append(Replaced(117.0, 111.0))
+    assert history.child.how_it_ended(112.05, True) is How.DIED
+    assert history.child.how_it_ended(117.05, True) is How.LEASE_LOST
 
 
 def test_whose_handler_was_over_before_it_ended() -> None:
