@@ -48,12 +48,12 @@ class Deaths:
         cause = self._cause(child, death, how)
         by_others = death.by_kill and how is How.DIED and child.kill_for is None
         text = postmortem.told(stack, death.peak_bytes if by_others else None)
-        self._tell(child, cause, text)
+        self._tell(child, death, cause, text)
         if child.worker != NO_ID and child.role.holds_leases:
             # Idle ones as well: a claim may have been committed of which its worker never heard.
             self._settle(child, how, cause, text)
         if child.hello_at is None and self.course.stop is None:
-            self._failed_start(child, death)
+            self._failed_start(child, death, cause)
         self.renewals.forget_renewer(child)
         reaper.kill_strays(self.family.by_pid, self._spared)
 
@@ -68,24 +68,28 @@ class Deaths:
                 begun = (work.task, work.fence, cause, text)
                 self.renewals.settle(Settle(worker, how, *begun, done, child.type, ran))
 
-    def _tell(self, child: Child, cause: str, text: str | None) -> None:
+    def _tell(self, child: Child, death: reaper.Death, cause: str, text: str | None) -> None:
         fields = {"slot": child.slot, "pid": child.pid, "cause": cause, "post_mortem": text}
         if child.work is not None:
             told = f"{child.name} ended in task {child.work.task}: {cause}"
             self.log.warning("worker_died", told, task=child.work.task, **fields)
             self.course.mourn(told)
-        elif self._is_news(child):
+        elif self._is_news(child, death):
             told = f"{child.name} ended: {cause}"
             self.log.warning("child_died", told, **fields)
             self.course.mourn(told)
         else:
             self.log.debug("child_ended", f"{child.name} ended", slot=child.slot, pid=child.pid)
 
-    def _is_news(self, child: Child) -> bool:
-        """Whether an end outside of any task was not asked for."""
-        return self.course.stop is None and not (child.stopping or child.refused)
+    def _is_news(self, child: Child, death: reaper.Death) -> bool:
+        """Whether an end outside of any task was not asked for, or not in this way: a hook can crash
+        one that leaves."""
+        if child.refused:
+            return False
+        asked = self.course.stop is not None or child.stopping
+        return not asked or (death.code != 0 and child.kill_for is None)
 
-    def _failed_start(self, child: Child, death: reaper.Death) -> None:
+    def _failed_start(self, child: Child, death: reaper.Death, cause: str) -> None:
         if child.follows or death.code == NO_ROOM:
             # Whom it was to follow is there still, or others will leave: a reason to wait, never to
             # give up.
@@ -97,7 +101,7 @@ class Deaths:
         if child.refused:
             self.course.end("could not start", child.refused)
         elif self.starts.hopeless and self.course.end("could not start", child.refused or 70):
-            self.log.error("fatal", f"{child.role.name}s keep dying at start: {death.cause}")
+            self.log.error("fatal", f"{child.role.name}s keep dying at start: {cause}")
 
     def _cause(self, child: Child, death: reaper.Death, how: How) -> str:
         if how is How.LEASE_LOST and child.kill_for is None and not child.past_its_lease(now()):

@@ -99,11 +99,11 @@ def _be_child(role: Role, seat: Seat, ends: Ends, output: int) -> NoReturn:
     try:
         _leave_parent(role, seat, ends, output)
         code = role.main(seat, ends)
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 70
     except BaseException as error:
         with contextlib.suppress(BaseException):
-            if room.is_lacking(error):
+            if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+                code = error.code or 0
+            elif room.is_lacking(error):
                 code = room.NO_ROOM
                 sys.stderr.write(f"{error}\n")
             else:

@@ -37,6 +37,49 @@ def test_p23_an_app_that_does_not_start(how: str, fresh: str, tmp_path: Path) ->
     assert "Traceback" not in result.stderr
 
 
+HOOKED = """
+import os, sys, time
+import runner
+tasks = runner.Registry()
+
+@tasks.task
+def hello(tx, task):
+    pass
+
+@tasks.{hook}
+def hook():
+    {body}
+"""
+AT_START = {
+    "says why": ("sys.exit('no settings')", "worker 0: SystemExit: no settings", "exit code 70"),
+    "code": ("sys.exit(4)", "", "exit code 4"),
+    "no code": ("sys.exit()", "", "exit code 0"),
+    "hangs": ("time.sleep(60)", "", "did not report ready in time"),
+}
+
+
+@pytest.mark.case("P-23")
+@pytest.mark.parametrize("how", AT_START)
+def test_p23_a_hook_that_lets_no_worker_start(how: str, fresh: str, tmp_path: Path) -> None:
+    """What they died of is what happened: not that of the signal that we sent, nor our own code."""
+    body, told, cause = AT_START[how]
+    (tmp_path / "tasks.py").write_text(HOOKED.format(hook="on_worker_start", body=body))
+    assert run("enqueue", "hello", url=fresh, cwd=tmp_path).returncode == 0
+    result = run("drain", "--procs", "1", "--boot-timeout", "1s", url=fresh, cwd=tmp_path)
+    assert result.returncode == 70
+    assert result.stderr.splitlines()[-1] == f"runner: error: workers keep dying at start: {cause}"
+    assert told in result.stderr
+
+
+@pytest.mark.case("P-23")
+def test_p23_a_hook_that_crashes_a_worker_which_leaves(fresh: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(HOOKED.format(hook="on_worker_stop", body="os._exit(9)"))
+    assert run("enqueue", "hello", url=fresh, cwd=tmp_path).returncode == 0
+    result = run("drain", "-v", "--procs", "1", url=fresh, cwd=tmp_path)
+    assert result.returncode == 0
+    assert "WARNING supervisor: worker 0 ended: exit code 9" in result.stderr
+
+
 @pytest.mark.case("P-23")
 def test_p23_a_database_that_lets_nobody_in(fresh: str, tmp_path: Path) -> None:
     """A role that may not log in: told before anything is forked, with the code of a bad setting."""
@@ -65,6 +108,7 @@ def test_p31_a_part_that_raises_comes_back(scene: Scene, fault: str) -> None:
         tasks = work.add("ordinary")
         wait_until(once.exists, 20, "the fault struck")
         part = "renewer" if fault.startswith("renew") else "maintainer"
+        scene.expect(f"ERROR   {part}: FaultInjected: a test asked for this")
         wait_until(lambda: f"{part} ended: " in fleet.log())
         tasks += work.add("sleepy", seconds=3)
         later = """insert into runner.task (task_type, run_at)
