@@ -121,7 +121,8 @@ class Executor:
     # -- deletions that travel together -----------------------------------------------------------
 
     def _note_done(self, claim: Claim, seconds: float) -> None:
-        """Its deletion travels with others, at most 20 ms or until the next claim."""
+        """Its deletion travels with others: until the next claim, or the first end 20 ms later. Behind a
+        long task the parent has it deleted."""
         if not self.done:
             self._first_done_at = time.monotonic()
         self.done.append(Token(claim.task_id, claim.fence))

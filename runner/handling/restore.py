@@ -18,6 +18,7 @@ _sigmask: Callable[[int, Iterable[int]], Any] = _signal.pthread_sigmask
 
 SHORT_SECONDS = 0.005  # after a task as short as this only what is likely is looked at
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_VIRTUAL, _PROFILING = int(signal.SIGVTALRM), int(signal.SIGPROF)
 LIKELY = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
 
 
@@ -49,12 +50,13 @@ class ProcessState:
             os.fchdir(self._cwd)
         except OSError:
             pass
+        os.umask(self._umask)
         if _raw_environment() != self._raw_environment:
             os.environ.clear()
             os.environ.update(self._environment)
         sys.setrecursionlimit(self._recursion)
         sys.stdin, sys.stdout, sys.stderr = self._streams
-        if time.monotonic() - began > SHORT_SECONDS:
+        if time.monotonic() - began > SHORT_SECONDS or self._is_timed():
             self.restore_all()
         return self._kill_descendants() if self._children or _has_children() else 0
 
@@ -64,7 +66,13 @@ class ProcessState:
             signal.setitimer(timer, 0)
         self._restore_handlers(self._handlers)
         _sigmask(signal.SIG_SETMASK, ())
-        os.umask(self._umask)
+
+    def _is_timed(self) -> bool:
+        # To stop the other two timers costs a call of the system each. Whoever sets one has a handler
+        # for it, which would strike in another task, or between two statements of ours.
+        get, handlers = _getsignal, self._handlers
+        virtual = get(_VIRTUAL) is not handlers[_VIRTUAL]
+        return virtual or get(_PROFILING) is not handlers[_PROFILING]
 
     def _restore_handlers(self, numbers: Iterable[int]) -> None:
         for number in numbers:

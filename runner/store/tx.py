@@ -1,6 +1,7 @@
 """The connection that a worker claims with and hands to handlers, guarded while it is lent."""
 
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,9 @@ class Tx(Guarded):
         super().__init__(*args, **kwargs)
         self.cursor_factory = Cursor
         self.server_cursor_factory = ServerCursor
+        # psycopg's generators (stream, copy) hold the lock from one step to the next, and one in a
+        # variable lives as long as the handler's traceback: with a plain lock we would wait for ever.
+        self.lock: Any = threading.RLock()
         self._members = Savepoints()
         self._at_home = frozenset(threading.enumerate())  # the app's own, from before any handler
 
@@ -55,15 +59,16 @@ class Tx(Guarded):
         """The handler is over: from now on only the owner's thread gets through.
 
         Under the connection's lock, so that no statement of another thread is half-way. A handler that
-        sent nothing leaves no transaction; with `one_statement` what follows needs none either.
+        sent nothing leaves no transaction, unless one was begun ahead for it; with `one_statement` what
+        follows needs none either.
         """
         with self.lock:
             self.lent = False
             if self._pipeline is not None:
                 self._leave_pipeline()
-        self.begun = self.begun or self.open  # whoever began it: then our marker is missing
-        if not self.begun:
-            self.drop_ahead()
+        if self.lock._is_owned():
+            self.lock = threading.RLock()  # a generator that is left keeps the other one
+        self.begun = self.begun or self.open  # whoever began it: if not we, our marker is missing
         self._autocommit = one_statement and not self.begun
 
     def _leave_pipeline(self) -> None:
@@ -101,7 +106,7 @@ class Tx(Guarded):
 
         Nothing of ours may be sent in that but through `_start_query`, which ends it first.
         """
-        self.lent = False
+        self.lent = self.ahead = False
         if self.ours and not self.traces:  # else who knows what is left of our prepared statements
             self.send_completion(completion, following)
         else:
@@ -146,6 +151,7 @@ class Tx(Guarded):
             if not self.pooled:
                 self.execute(query("reset_session"), prepare=False)
                 ensure_durable(self)
+            self._notifies_backlog = deque()  # what came by LISTEN is for nobody any more
             self.traces = self.has_prepared = self.free = False
 
     def _restore_object(self) -> None:

@@ -12,7 +12,9 @@ _ENDS_TRANSACTION = re.compile(
 )
 _LEAVES_TRACES = re.compile(
     r"\b(set|reset|listen|temp|temporary|pg_temp|declare|set_config|pg_(try_)?advisory_lock\w*"
-    r"|load|do|prepare|deallocate|discard)\b",
+    # BEGIN in a transaction warns, and chooses the isolation level all the same: COMMIT AND CHAIN would
+    # hand that on.
+    r"|load|do|prepare|deallocate|discard|isolation)\b",
     re.IGNORECASE,
 )
 # In these SET and DO are parts of the statement, as in `update … set` and `on conflict do nothing`.

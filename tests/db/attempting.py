@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runner.backoff import Backoff
-from runner.handling.attempt import Attempts
+from runner.handling.attempt import Attempts, marker_of
 from runner.handling.calling import Calling
 from runner.handling.interrupts import Interrupts
 from runner.handling.restore import ProcessState
@@ -89,6 +89,31 @@ class Bench:
         finally:
             if not self.conn.closed:
                 self.conn.restore()
+
+    def batch(self, *handlers: Callable[..., Any]) -> list[str]:
+        """Claim a task for each of these and run them, each transaction begun with the COMMIT before;
+        how they ended."""
+        add(self.db, "t", len(handlers))
+        claimed = self.claimer.look_around().claim(wanted=len(handlers), full=True)
+        return [
+            self._of_batch(*each)
+            for each in zip(claimed, handlers, [*claimed[1:], None], strict=True)
+        ]
+
+    def _of_batch(self, row: Row, handler: Callable[..., Any], following: Row | None) -> str:
+        registry = Registry()
+        registry.add(handler, "t")
+        ended = self.attempts.run(
+            registry["t"],
+            row.task(None),
+            row.claim,
+            lambda: None,
+            lambda: None if following is None else marker_of(following),
+        )
+        if ended.done:
+            delete_done(self.conn, self.session.worker_id, [Token(row.task_id, row.fence)])
+        self.conn.restore()
+        return "DONE" if ended.done else ended.outcome.name
 
     @property
     def row(self) -> Any:

@@ -72,3 +72,30 @@ def test_is_put_back(name: str, way: str, tmp_path: Path) -> None:
     )
     assert done.stdout == "restored\n", done.stderr
     assert done.returncode == 0
+
+
+AT_ONCE = """
+import os, signal, time
+from runner.handling import restore
+restore.SHORT_SECONDS = 3600.0
+state = restore.ProcessState()
+umask = os.umask(0o077)
+signal.signal(signal.NUMBER, print)
+signal.setitimer(signal.TIMER, 100)
+state.restore(time.monotonic())
+assert signal.getitimer(signal.TIMER) == (0.0, 0.0)
+assert signal.getsignal(signal.NUMBER) is signal.SIG_DFL
+assert os.umask(0) == umask
+"""
+
+
+@pytest.mark.parametrize(
+    ("timer", "number"), [("ITIMER_VIRTUAL", "SIGVTALRM"), ("ITIMER_PROF", "SIGPROF")]
+)
+def test_what_would_harm_the_next_task_does_not_wait(timer: str, number: str) -> None:
+    """A timer with a handler would strike in it; with a umask its files could not be read."""
+    text = AT_ONCE.replace("TIMER", timer).replace("NUMBER", number)
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=os.environ, capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
