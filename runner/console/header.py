@@ -60,10 +60,9 @@ def counts(scene: Scene, now: float) -> list[Text]:
         bad = name in ("dead", "unknown") and number
         style = "bold red" if bad else styles.get(name, "") if number else "dim"
         made.append(Text.assemble((f"{name} ", "dim"), (cells.count(number), style)))
-    oldest = status["oldest_ready_seconds"]
+    oldest = scene.in_time(status, now)["oldest_ready_seconds"]
     if oldest is not None:
-        age = oldest + now - scene.snapshot.counted_at
-        made.append(Text.assemble(("oldest ", "dim"), (cells.seconds(age), "")))
+        made.append(Text.assemble(("oldest ", "dim"), (cells.seconds(oldest), "")))
     return made
 
 

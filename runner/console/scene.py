@@ -1,11 +1,14 @@
 """Everything that one frame is made from, and what is derived from it. Pure: times are local."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .rates import Meter
 from .snapshot import Record, Snapshot
 from .state import Row, State
+
+# The times of what was counted, and which way they run.
+AGES = {"oldest_ready_seconds": 1, "dead_seconds": 1, "next_try_seconds": -1}
 
 
 @dataclass(slots=True)
@@ -112,14 +115,23 @@ class Scene:
         if shown in (1, 2):
             rows += [Row("host", one["host"], one) for one in self.hosts()]
             rows += [Row("worker", (one["host"], one["pid"]), one) for one in self.workers(now)]
-        status = self.snapshot.status if self.snapshot else {}
+        if self.snapshot is None:
+            return rows
+        status = self.snapshot.status
         if shown == 3:
-            rows += [Row("queue", one["name"], one) for one in status.get("queues", ())]
+            rows += [Row("queue", one["name"], one) for one in status["queues"]]
         if shown in (1, 3):
-            rows += [Row("type", one["name"], one) for one in status.get("types", ())]
-        if shown in (1, 4) and self.snapshot is not None:
+            rows += [Row("type", one["name"], one) for one in status["types"]]
+        if shown in (1, 4):
             rows += [Row("dead", one["id"], one) for one in self.snapshot.dead]
-        return rows
+        return [replace(row, record=self.in_time(row.record, now)) for row in rows]
+
+    def in_time(self, one: Record, now: float) -> Record:
+        """What was counted, with its times as of now: they pass while the database is away, too."""
+        assert self.snapshot is not None
+        passed = now - self.snapshot.counted_at
+        times = {name: one[name] for name in AGES if one.get(name) is not None}
+        return one | {name: max(0.0, told + AGES[name] * passed) for name, told in times.items()}
 
 
 def _work(own: Record, now: float) -> Record:

@@ -4,7 +4,7 @@ argument, and nothing here raises, whatever the strings."""
 import time
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from ..loglines import clock_of, message_of, speaker_of
@@ -40,7 +40,7 @@ def _joined(lines: Sequence[Text], width: int, unicode: bool) -> Text:
     whole = Text(no_wrap=True, overflow="crop", end="")
     for number, one in enumerate(lines):
         if cell_len(one.plain) > width:
-            one.plain = set_cell_size(one.plain, width)
+            one.truncate(width, overflow="ellipsis")
         if not unicode:
             one.plain = cells.ascii_only(one.plain)
         whole.append("\n" if number else "")
@@ -97,7 +97,7 @@ def _sections(scene: Scene, width: int, now: float) -> Iterator[Section]:
         yield _table(title, columns.DEAD, dead, pointed, width)
     failing = scene.snapshot.failing if scene.snapshot else ()
     if view in (1, 4) and failing:
-        some = [Row("type", None, _in_time(scene, one, now)) for one in failing]
+        some = [Row("type", None, scene.in_time(one, now)) for one in failing]
         yield _table("failing, and tried again", columns.FAILING, some, None, width)
     if scene.log or view == 5:
         yield Section("log", [_log_line(one, width) for one in scene.log], tail=True)
@@ -107,14 +107,6 @@ def _worker_columns(scene: Scene, now: float) -> Sequence[Column]:
     """The host only where there is more than one."""
     hosts = {one["host"] for one in scene.workers(now)}
     return [one for one in columns.WORKERS if one.name != "HOST" or len(hosts) > 1]
-
-
-def _in_time(scene: Scene, one: Record, now: float) -> Record:
-    """The time of the next try, as of now."""
-    assert scene.snapshot is not None
-    left = one["next_try_seconds"]
-    passed = now - scene.snapshot.counted_at
-    return one if left is None else one | {"next_try_seconds": max(0.0, left - passed)}
 
 
 def _table(

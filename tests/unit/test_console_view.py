@@ -1,10 +1,10 @@
 """The frame, as text: at several widths as it stands in the files, and whatever the strings in it."""
 
-import dataclasses
 import io
 import itertools
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,14 +126,14 @@ def test_ascii_only_keeps_the_columns() -> None:
     ],
 )
 def test_what_must_be_told(change, told: str) -> None:  # type: ignore[no-untyped-def]
-    assert told in drawn(dataclasses.replace(night_shift(), **change), 100, 34)
+    assert told in drawn(replace(night_shift(), **change), 100, 34)
 
 
 def test_old_counts_are_called_old_and_a_lost_lease_is_told() -> None:
     scene = night_shift()
     assert scene.snapshot is not None
     assert scene.fleet is not None
-    scene.snapshot = dataclasses.replace(scene.snapshot, counted_at=NOW - 30)
+    scene.snapshot = replace(scene.snapshot, counted_at=NOW - 30)
     assert "tasks were counted 30.0s ago" in drawn(scene, 100, 34)
     scene.fleet["away_since"] = NOW - 7
     assert "leases have not been renewed for 7.0s" in drawn(scene, 100, 34)
@@ -150,6 +150,27 @@ def test_while_the_database_is_away_the_parent_is_believed() -> None:
     first, second, *_ = scene.workers(NOW)
     assert (first["task"], first["type"], first["run_seconds"]) == (999, None, 2.0)
     assert (second["state"], second["task"]) == ("idle", None)
+
+
+def test_every_age_runs_on_while_the_database_is_away() -> None:
+    """One and the same task must not be of two ages in one frame."""
+    scene = night_shift()
+    assert scene.snapshot is not None
+    scene.trouble, scene.snapshot = "gone", replace(scene.snapshot, counted_at=NOW - 600.0)
+    frame = render(scene, 200, 40, NOW, CLOCK).plain
+    (header,) = re.findall(r"oldest (\S+)", frame)
+    assert header == "11m14s"
+    assert re.search(rf"^not_there_yet .* {header} ", frame, re.MULTILINE), frame
+    assert re.search(r"^ *639  send_invoice +3  11m35s ", frame, re.MULTILINE), frame
+
+
+def test_a_line_that_is_cut_ends_in_a_mark() -> None:
+    scene = night_shift()
+    (first, *rest) = scene.log
+    scene.log = [first | {"message": "long " * 99}, *rest]
+    (line,) = (one for one in drawn(scene, 60, 34).splitlines() if "long long" in one)
+    assert line.endswith("…")
+    assert cell_len(line) == 60
 
 
 def test_a_fleet_is_told_from_the_first_moment() -> None:
