@@ -45,11 +45,11 @@ class Permits:
         self._hands[hand] = taken
         return taken
 
-    def give_back(self, hand: int, unused: int) -> None:
-        """The batch is over: what was not used is for others."""
+    def give_back(self, hand: int, unused: int, kept: int = 0) -> None:
+        """What is not used is for others; `kept` stay in the hand."""
         if unused > 0:
             os.write(self._write, b"." * unused)
-        self._hands[hand] = 0
+        self._hands[hand] = kept
 
     # -- the parent -------------------------------------------------------------------------------
 

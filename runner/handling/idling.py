@@ -8,6 +8,7 @@ wakes one.
 import contextlib
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..clock import now
@@ -30,18 +31,19 @@ class Idling:
     wake_next: int
     _was_woken: bool = False
 
-    def idle(self, looked_at: float, *, full: bool) -> bool:
+    def idle(self, looked_at: float, *, full: bool, more: Sequence[int] = ()) -> bool:
         """Say that a look has found nothing, then wait for something to do; whether we were woken.
 
-        `looked_at`: when that look began; `full`: it has seen all there was.
+        `looked_at`: when that look began; `full`: it has seen all there was; `more`: descriptors that
+        end the wait when they turn readable.
         """
         self.events.send(Kind.IDLE, at=looked_at, flag=full)
         until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
         while (left := until - now()) > 0:
-            ready = self.pause(min(left, ALIVE_SECONDS), self.wake)
+            ready = self.pause(min(left, ALIVE_SECONDS), self.wake, *more)
             if self.wake in ready and self._take_wake_up():
                 return True
-            if self.lifeline.nudge in ready:
+            if self.lifeline.nudge in ready or set(more) & set(ready):
                 break
             self.events.send(Kind.ALIVE)
         return False

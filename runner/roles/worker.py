@@ -75,6 +75,7 @@ class Worker:
         self.trouble_seconds = 0.1
         self.executor: Executor
         self.joined = False  # under any identity yet
+        self.in_hand = 0  # permits
 
     # -- the story --------------------------------------------------------------------------------
 
@@ -192,6 +193,7 @@ class Worker:
             with self.permitted() as permitted:
                 rows = self.look(permitted) if permitted else []
                 if rows:
+                    self.keep_permits(len(rows))
                     self.work_through(rows)
                     continue
             # Without permits: they are for whoever can use them while this one waits.
@@ -267,7 +269,8 @@ class Worker:
         """Nothing to do: wait until there may be something."""
         full = looked and self.looking.was_full
         at = self.begun_looking if looked else 0.0
-        if self.idling.idle(at, full=full):
+        more = [] if looked else [self.ends.extra["permits"]]
+        if self.idling.idle(at, full=full, more=more):
             self.looking.woken = True
 
     @contextlib.contextmanager
@@ -276,9 +279,16 @@ class Worker:
         if self.permits is None:
             yield MOST
             return
-        taken, before = self.permits.take(self.seat.hand), self.telling.started
+        before = self.telling.started
+        self.in_hand = self.permits.take(self.seat.hand)
         try:
-            yield taken
+            yield self.in_hand
         finally:
             used = self.telling.started - before
-            self.permits.give_back(self.seat.hand, taken - used)
+            self.permits.give_back(self.seat.hand, self.in_hand - used)
+
+    def keep_permits(self, count: int) -> None:
+        """What was claimed needs so many: the others are for others while it runs."""
+        if self.permits is not None:
+            self.permits.give_back(self.seat.hand, self.in_hand - count, kept=count)
+            self.in_hand = count

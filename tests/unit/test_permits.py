@@ -40,6 +40,15 @@ def test_what_was_given_back_is_taken_again(three: Permits) -> None:
     assert three.take(1) == 3
 
 
+def test_what_is_kept_is_not_made_anew(three: Permits) -> None:
+    three.top_up(0, [0, 1])
+    assert three.take(0) == 3
+    three.give_back(0, 2, kept=1)
+    for _ in range(3):
+        three.top_up(0, [0, 1])
+    assert three.take(1) == 2
+
+
 def test_more_than_a_pipe_holds() -> None:
     permits = Permits(200_000, 1)
     starts = 0
