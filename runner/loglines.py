@@ -62,6 +62,18 @@ class LogReader:
         return told
 
 
+def parents_death(at: float) -> Record:
+    """What is told by whoever writes the log when the parent ended without a word; `at` since 1970."""
+    text = "has died, and its workers with it: their tasks are back when their leases have ended"
+    return {
+        "at": at,
+        "level": "error",
+        "event": "parent_died",
+        "role": "supervisor",
+        "message": text,
+    }
+
+
 def redacted(record: Record, secret: str | None) -> Record:
     """The record without a secret in its texts; the names that programs go by stay as they are."""
     if secret is None:

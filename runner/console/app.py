@@ -13,7 +13,7 @@ import time
 from collections import deque
 
 from ..clock import now
-from ..loglines import as_text
+from ..loglines import as_text, parents_death
 from ..terminal import Terminal, speaks_unicode
 from ..text import error_text
 from ..wire import Kind, Order
@@ -110,6 +110,8 @@ class App:
         if was_on:
             for record in list(self.log)[-LAST_LINES:]:
                 self._write_line(record)
+        if self.fleet.parent_died:
+            self._write_line(parents_death(time.time()))
         self.terminal.sink.drain(LEAVE_SECONDS)
 
     # -- one turn ---------------------------------------------------------------------------------

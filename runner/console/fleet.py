@@ -30,10 +30,12 @@ class Fleet:
     parent: int
     grace_seconds: float
     alive_at: float = 0.0
+    parent_died: bool = False
 
     def orders(self) -> list[Order]:
         """What the parent has said; STOP as well when it is gone."""
         data = os.read(self.control, 4096)
+        self.parent_died = not data
         return [one[0] for one in unpack_orders(data)] if data else [Order.STOP]
 
     def newest(self) -> Record | None:

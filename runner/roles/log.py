@@ -1,9 +1,11 @@
 """The log role: reads records from the log pipe and writes them as lines; a reader holds up nobody."""
 
+import os
 import select
 import sys
+import time
 
-from ..loglines import LogReader, as_json, as_text
+from ..loglines import LogReader, as_json, as_text, parents_death
 from ..seat import Ends, Seat
 from ..sink import Sink, opened_anew
 from ..wire import EventWriter, Kind
@@ -35,6 +37,8 @@ class Log:
                 self.write()
             self.events.send(Kind.ALIVE)
         self.write()
+        if not os.read(self.control, 1):  # its end, without an order before
+            self.sink.say(self.format(parents_death(time.time())))
         self.sink.drain(LAST_SECONDS)
         return 0
 

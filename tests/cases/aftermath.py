@@ -6,6 +6,7 @@ That no process is left is looked at for every test that is marked `process`.
 """
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,8 @@ class Scene:
     ) -> Iterator[fleets.Fleet]:
         """A command at work. `ends`: the code with which it has ended, or is about to, when the block is
         left; None: it must still be there, and ends with 0 when it is asked to."""
+        if ends == -signal.SIGKILL:
+            self.expect("supervisor: has died")
         where = url or self.work.url, self.work.directory
         with fleets.running(
             *where, *options, app=app, procs=procs, verb=verb, under=under, on=on, **extra

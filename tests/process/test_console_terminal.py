@@ -93,6 +93,7 @@ def test_the_parent_killed(queue: Work) -> None:
         one.end()
         wait_until(lambda: all(gone(pid) for pid in children if pid), why="all gone")
         wait_until(one.is_as_before, why="the terminal as it was")
+        one.wait_for("supervisor: has died, and its workers with it")
 
 
 def test_a_stopped_console_disturbs_nobody(queue: Work) -> None:

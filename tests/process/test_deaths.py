@@ -63,6 +63,25 @@ def test_what_a_child_died_of_is_told_even_when_quiet(
         work.exactly_once(ids)
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_death_of_the_parent_is_told_by_whom_it_leaves(
+    fresh: str, tmp_path: Path, form: str
+) -> None:
+    """Once, even when quiet: a log must not just end. Nothing of the kind at an orderly end."""
+    told = "has died, and its workers with it"
+    with fleets.work(fresh, tmp_path) as work:
+        options = ("-q", "--log-format", form)
+        with fleets.running(fresh, tmp_path, *options, procs=1) as fleet:
+            fleets.wait_registered(work, 1)
+            assert fleet.stop() == 0
+            assert told not in fleet.log()
+        with fleets.running(fresh, tmp_path, *options, procs=1) as fleet:
+            fleets.wait_registered(work, 1)
+            os.kill(fleet.pid, signal.SIGKILL)
+            wait_until(lambda: told in fleet.log())
+            assert fleet.log().count(told) == 1
+
+
 @pytest.mark.parametrize(
     "fault", ["renew:raise", "renew:kill", "before_settle:kill", "after_settle:kill"]
 )
