@@ -13,6 +13,7 @@ from .text import one_line, redact, safe
 
 Record = dict[str, Any]
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+MOST_INDENT = 40
 NAMES = frozenset({"level", "event", "role"})  # ours, whatever the secret is
 
 
@@ -131,4 +132,12 @@ def message_of(record: Record) -> str:
     """What it says, and what is missing before it."""
     dropped = record.get("dropped_before")
     note = f" ({shown(dropped)} lines were dropped before this one)" if dropped else ""
-    return shown(record.get("message", "")) + note
+    text = str(record.get("message", ""))
+    return _indent(record, text) + shown(text) + note
+
+
+def _indent(record: Record, text: str) -> str:
+    """Of what was printed: in a traceback it tells the place from the code."""
+    if record.get("event") != "output":
+        return ""
+    return " " * min(len(text) - len(text.lstrip(" ")), MOST_INDENT)

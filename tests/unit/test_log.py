@@ -26,3 +26,11 @@ def test_every_line_is_one_and_printable(text: str, event: str) -> None:
         assert line.isprintable()
     assert len(as_text(record).split("\n")) == (2 if event == "fatal" else 1)
     assert json.loads(as_json(dict(record)))["message"] == text
+
+
+def test_what_was_printed_keeps_its_indent() -> None:
+    record = {"at": 0.0, "level": "info", "role": "worker", "slot": 1, "event": "output"}
+    lines = ['  File "a.py", line 4, in hook', "    sys.exit(1)", " " * 999 + "x"]
+    told = [as_text(record | {"message": line}).partition("worker 1: ")[2] for line in lines]
+    assert told == [*lines[:2], " " * 40 + "x"]
+    assert as_text(record | {"event": "dead", "message": "  x"}).endswith("worker 1: x")
