@@ -15,6 +15,8 @@ from .savepoints import Savepoints
 from .sending import KEEP_MEMBERS, OPEN_MEMBER, UNDO_MEMBER, Completion
 from .sql import query
 
+LOOK_SECONDS = 0.1  # between looks at whether a thread that holds the lock is still there
+
 
 class Tx(Guarded):
     """A psycopg connection whose transaction is the runner's.
@@ -62,14 +64,24 @@ class Tx(Guarded):
         sent nothing leaves no transaction, unless one was begun ahead for it; with `one_statement` what
         follows needs none either.
         """
-        with self.lock:
+        if not self.lock.acquire(False):
+            self._wait_for_lock()
+        try:
             self.lent = False
             if self._pipeline is not None:
                 self._leave_pipeline()
+        finally:
+            self.lock.release()
         if self.lock._is_owned():
             self.lock = threading.RLock()  # a generator that is left keeps the other one
         self.begun = self.begun or self.open  # whoever began it: if not we, our marker is missing
         self._autocommit = one_statement and not self.begun
+
+    def _wait_for_lock(self) -> None:
+        # Whoever holds it is in a statement, or it is a generator's, kept from a thread that is over.
+        while not self.lock.acquire(timeout=LOOK_SECONDS):
+            if not frozenset(threading.enumerate()) - self._at_home:
+                self.lock = threading.RLock()
 
     def _leave_pipeline(self) -> None:
         # In a pipeline that a handler left open our COMMIT would be queued, and never be sent.

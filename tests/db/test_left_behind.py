@@ -1,5 +1,6 @@
 """What a handler leaves in its session, or on its connection, is nothing to the next of its batch."""
 
+import gc
 import threading
 from typing import Any
 
@@ -39,6 +40,26 @@ def test_a_generator_in_a_traceback_locks_nobody_out(bench: Bench, handler: Any)
     verdict = left.judgement(left.claim)
     assert (verdict.failed, verdict.cause) == (True, "ValueError")
     assert effects(bench.db) == 1
+
+
+@pytest.mark.direct
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_nor_one_that_a_thread_has_left(bench: Bench) -> None:
+    """The thread is over, and so nobody can release what it held."""
+
+    def streams_in_a_thread(tx: Tx, task: Task) -> None:
+        rows = tx.cursor().stream(ROWS)
+        thread = threading.Thread(target=next, args=[rows])
+        thread.start()
+        thread.join()
+        raise ValueError("rows are kept")
+
+    with pytest.raises(Disconnected) as lost:
+        bench.batch(good, streams_in_a_thread)
+    (left,) = lost.value.left
+    assert left.judgement(left.claim).cause == "ValueError"
+    del lost, left
+    gc.collect()  # here, where its complaint is expected
 
 
 @pytest.mark.direct
