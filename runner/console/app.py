@@ -93,9 +93,10 @@ class App:
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGWINCH, signal.SIGTERM, signal.SIGCONT):
             signal.signal(number, _noticed)
-        for number in (signal.SIGINT, signal.SIGTSTP):  # what they mean to a fleet its parent tells
+        # What these mean to a fleet its parent tells.
+        for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN if self.fleet else _noticed)
-        for number in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGHUP):
+        for number in (signal.SIGTTOU, signal.SIGTTIN):
             signal.signal(number, signal.SIG_IGN)
 
     def close(self) -> None:
@@ -170,10 +171,10 @@ class App:
             self.read_keys()
 
     def read_signals(self) -> None:
-        """A new size counts at once; TERM and INT end the view; Ctrl-Z gives the terminal back first."""
+        """A new size counts at once; TERM, INT and HUP end it; Ctrl-Z gives the terminal back first."""
         with contextlib.suppress(BlockingIOError):
             for number in os.read(self._signals, 4096):
-                if number in (signal.SIGTERM, signal.SIGINT):
+                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     self.over = True
                 elif number == signal.SIGTSTP:
                     self.display.leave(LEAVE_SECONDS)

@@ -96,6 +96,17 @@ def test_watch_ended_by_a_signal(queue: Work, number: signal.Signals) -> None:
         assert one.is_as_before()
 
 
+def test_watch_ends_with_its_terminal(queue: Work) -> None:
+    """Its window was closed: it does not go on asking for nobody."""
+    with watcher(queue) as one:
+        one.wait_for("no worker is alive")
+        os.close(one.slave)
+        os.close(one.master)
+        one.master, one.slave = os.pipe()
+        assert one.process is not None
+        assert one.process.wait(20) == 0
+
+
 def test_watch_while_the_database_goes_and_comes(queue: Work) -> None:
     with watcher(queue) as one:
         one.wait_for("no worker is alive")
