@@ -6,6 +6,7 @@ else the lease is lost = nothing is written; else a stop = refunded; else it fai
 
 import random
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .backoff import Backoff
 from .wire import How, Outcome, Token
@@ -19,8 +20,7 @@ def interruptions_allowed(max_attempts: int) -> int:
     return 3 * max_attempts
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """The numbers of a claimed row that its future depends on."""
 
     task_id: int

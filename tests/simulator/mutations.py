@@ -100,14 +100,14 @@ _settled = Judge.settled
 
 
 def _never_solo(self: Judge, claim: Claim, how: How, cause: str, begun: Token = NOTHING) -> Verdict:
-    return _settled(self, replace(claim, solo=False), how, cause, begun)
+    return _settled(self, claim._replace(solo=False), how, cause, begun)
 
 
 _interrupted = Judge.interrupted
 
 
 def _never_too_often(self: Judge, claim: Claim, cause: str, *, solo: bool = False) -> Verdict:
-    return _interrupted(self, replace(claim, max_attempts=10**6), cause, solo=solo)
+    return _interrupted(self, claim._replace(max_attempts=10**6), cause, solo=solo)
 
 
 # -- histories ----------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What becomes of a claim: each row of the state table, and the bounds."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from runner.wire import How, Outcome, Token
 
 JUDGE = Judge(Backoff(jitter=0.0), random.Random(1))
 CLAIM = Claim(task_id=1, fence=900, attempt=2, max_attempts=5, released=0, solo=False)
-LAST = replace(CLAIM, attempt=5)
+LAST = CLAIM._replace(attempt=5)
 
 
 def shown(verdict: Verdict, *names: str) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def test_the_last_failure_is_death() -> None:
 
 
 def test_discard_is_death_at_once() -> None:
-    verdict = JUDGE.failed(replace(CLAIM, attempt=1), "Discard", "no use", final=True)
+    verdict = JUDGE.failed(CLAIM._replace(attempt=1), "Discard", "no use", final=True)
     assert shown(verdict, "outcome", "state", "attempt") == {
         "outcome": Outcome.DEAD,
         "state": "dead",
@@ -63,7 +62,7 @@ def test_snooze_is_never_bounded() -> None:
     for _ in range(1000):
         verdict = JUDGE.snoozed(claim, 1)
         assert verdict.state == "scheduled"
-        claim = replace(claim, attempt=verdict.attempt + 1)
+        claim = claim._replace(attempt=verdict.attempt + 1)
     assert claim == LAST
 
 
@@ -74,7 +73,7 @@ def test_a_stop_refunds_and_counts_only_what_had_started() -> None:
 
 
 def test_a_graceful_stop_is_never_bounded() -> None:
-    claim = replace(CLAIM, attempt=1, max_attempts=1, released=10_000)
+    claim = CLAIM._replace(attempt=1, max_attempts=1, released=10_000)
     assert JUDGE.released(claim, started=True).state == "ready"
     assert JUDGE.settled(claim, How.STOPPED, "stopped", claim.token).state == "ready"
 
@@ -88,11 +87,11 @@ def test_an_interruption_refunds_counts_and_waits() -> None:
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_interrupted_more_than_three_times_its_attempts_is_death(most: int) -> None:
-    claim = replace(CLAIM, attempt=1, max_attempts=most)
+    claim = CLAIM._replace(attempt=1, max_attempts=most)
     for _ in range(3 * most):
         verdict = JUDGE.interrupted(claim, "lease lost")
         assert verdict.state == "scheduled"
-        claim = replace(claim, attempt=verdict.attempt + 1, released=verdict.released)
+        claim = claim._replace(attempt=verdict.attempt + 1, released=verdict.released)
     verdict = JUDGE.interrupted(claim, "lease lost")
     assert verdict.state == "dead"
     assert verdict.attempt == 1
@@ -142,16 +141,16 @@ def test_a_death_at_the_last_attempt() -> None:
 def test_a_sweep_doubts_once_and_then_charges() -> None:
     first = JUDGE.settled(CLAIM, How.SWEPT, "lease expired")
     assert (first.state, first.attempt, first.released, first.solo) == ("scheduled", 1, 1, True)
-    again = replace(CLAIM, solo=True, released=1)
+    again = CLAIM._replace(solo=True, released=1)
     second = JUDGE.settled(again, How.SWEPT, "lease expired")
     assert (second.state, second.attempt, second.failed) == ("scheduled", 2, True)
-    last = JUDGE.settled(replace(again, attempt=5), How.SWEPT, "lease expired")
+    last = JUDGE.settled(again._replace(attempt=5), How.SWEPT, "lease expired")
     assert last.state == "dead"
 
 
 @pytest.mark.parametrize("solo", [False, True])
 def test_solo_is_kept_by_whatever_else_happens(solo: bool) -> None:
-    claim = replace(CLAIM, solo=solo)
+    claim = CLAIM._replace(solo=solo)
     for verdict in (
         JUDGE.failed(claim, "x"),
         JUDGE.snoozed(claim, 1),
@@ -162,13 +161,13 @@ def test_solo_is_kept_by_whatever_else_happens(solo: bool) -> None:
 
 
 def test_a_swept_task_cannot_be_swept_for_ever() -> None:
-    claim = replace(CLAIM, attempt=1)
+    claim = CLAIM._replace(attempt=1)
     for _ in range(20):
         verdict = JUDGE.settled(claim, How.SWEPT, "lease expired")
         if verdict.state == "dead":
             return
-        claim = replace(
-            claim, attempt=verdict.attempt + 1, released=verdict.released, solo=verdict.solo
+        claim = claim._replace(
+            attempt=verdict.attempt + 1, released=verdict.released, solo=verdict.solo
         )
     pytest.fail("still alive")
 
