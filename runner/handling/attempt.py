@@ -35,6 +35,10 @@ class Ended(NamedTuple):
     done: bool = False
 
 
+COMPLETED = Ended(Outcome.OK)
+DONE = Ended(Outcome.OK, done=True)
+
+
 def marker_of(claim: Claim | Row) -> str:
     """What the transaction of a claim is marked with."""
     return f"{claim.task_id}.{claim.fence}"
@@ -68,17 +72,19 @@ class Attempts:
         marker = marker_of(claim)
         conn.lend(marker)
         error = self.calling.call(handler, conn, task)
+        if conn.unanswered:
+            ending()  # what is waited for from now on is not the handler's affair
         conn.take_back(one_statement=task.key is None)
         faults.point("after_handler")
         if error is None and not conn.begun and task.key is None:
-            return Ended(Outcome.OK, done=True)
+            return DONE
         ending()
         error = error or self.misuse()
         lost = False
         if error is None:
             error = self._complete(task, claim, marker, following)
             if error is None:
-                return Ended(Outcome.OK)
+                return COMPLETED
             lost = isinstance(error, LeaseLost)  # ours, not one that a handler may raise
         return self._end(error, handler, task, claim, lost)
 
@@ -92,7 +98,8 @@ class Attempts:
     def _complete(
         self, task: Task, claim: Claim, marker: str, following: Callable[[], str | None]
     ) -> BaseException | None:
-        """None when the completion is committed; else what became of it instead."""
+        """None when the completion is committed, or sent; else what became of it instead."""
+        conn = self.session.conn
         try:
             faults.point("before_commit")
             if task.key is None:
@@ -108,7 +115,10 @@ class Attempts:
             return error
         except Exception as error:
             return error
-        faults.point("after_commit")
+        if conn.unanswered:
+            self.session.uncertain = Left(claim, self._interrupted, committing=True)
+        else:
+            faults.point("after_commit")
         return None
 
     def _drop(self, claim: Claim) -> BaseException | None:
@@ -140,6 +150,16 @@ class Attempts:
             self.on_error(task, error)
         return Ended(outcome, verdict)
 
+    def end_late(self, error: BaseException, handler: Handler, task: Task, claim: Claim) -> Ended:
+        """End an attempt whose completion has turned out to have failed, when another has run since."""
+        self.calling.interrupts.raised = None  # that was the other's
+        if isinstance(
+            error, psycopg.errors.QueryCanceled
+        ):  # most likely by what interrupted the other
+            verdict = self.judge.interrupted(claim, "interrupted")
+            return Ended(self.session.write(claim, verdict), verdict)
+        return self._end(error, handler, task, claim, isinstance(error, LeaseLost))
+
     def verdict(self, error: BaseException, handler: Handler, claim: Claim) -> Verdict:
         """What becomes of a claim whose handler ended with this error."""
         try:
@@ -155,6 +175,8 @@ class Attempts:
         if interrupted is not None and interrupted is not TimeLimit:
             return self._stopped(claim)
         if isinstance(error, TimeLimit):
+            if self.session.conn.cut_short:  # in the COMMIT of the one before it
+                return self.judge.interrupted(claim, "interrupted")
             return self.judge.failed(claim, "time limit", self._text(error))
         if self.session.broken_by(error) and isinstance(error, psycopg.Error):
             return self._interrupted(claim)

@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .. import faults
 from ..judge import Claim
 from ..registry import Handler, Registry
 from ..store import ending
+from ..store.ahead import NotRead
 from ..store.claim import Row
+from ..task import Task
 from ..wire import Kind, Token
-from .attempt import Attempts, marker_of
+from .attempt import COMPLETED, Attempts, Ended, marker_of
 from .group import Group, may_share
 from .handoff import Handoff, together
 from .pace import Pace
@@ -19,6 +22,15 @@ from .telling import Telling
 
 CLEAR_SECONDS = 0.02  # what is done may wait so long for its deletion
 THOROUGH_EVERY = 1000  # tasks that used it, after which the session is reset whatever has been seen
+
+
+class Sent(NamedTuple):
+    """A task whose completion is sent: it is known to be committed when the next handler is through."""
+
+    handler: Handler
+    task: Task
+    claim: Claim
+    seconds: float
 
 
 @dataclass
@@ -34,6 +46,7 @@ class Executor:
     stopping: Callable[[], bool]
     done: list[Token] = field(default_factory=list)
     _next: Row | None = None
+    _sent: Sent | None = None
     _first_done_at: float = 0.0
     _used: int = 0  # how often a handler has used the connection
 
@@ -54,6 +67,8 @@ class Executor:
             self._next = None
             self.run(handler, row)
             row = self._next or self.handoff.next()
+        self.session.conn.answer()  # a stop came before the next handler
+        self._end_sent()
         self.telling.events.flush()
         if row is not None:
             self.give_back([Token(row.task_id, row.fence), *self.handoff.take_all()])
@@ -80,21 +95,52 @@ class Executor:
         task = self.telling.begin(handler, row)
         began = time.monotonic()
         ended = self.attempts.run(
-            handler, task, claim, lambda: self.telling.ending(claim), self._following
+            handler, task, claim, lambda: self._ending(claim), self._following
         )
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
             self._note_done(claim, seconds)
+        elif self.session.conn.unanswered:
+            self._sent = Sent(handler, task, claim, seconds)
         else:
-            self.telling.finished(claim, ended.outcome, seconds)
-        self.telling.tell(task, ended, seconds)
+            self._finished(task, claim, ended, seconds)
+        if self._sent is not None and not self.session.conn.unanswered:
+            self._end_sent()  # behind what is known of this one: it may end the identity
+        self.clear_late()
         self.tidy(used=not ended.done)
+
+    def _finished(self, task: Task, claim: Claim, ended: Ended, seconds: float) -> None:
+        self.telling.finished(claim, ended.outcome, seconds)
+        self.telling.tell(task, ended, seconds)
+
+    def _ending(self, claim: Claim) -> None:
+        """Precedes every statement that ends a claim. The one before is answered by now; where it has
+        failed, that is written when this one is through: the transaction is this one's."""
+        conn = self.session.conn
+        if self._sent is not None and not conn.unanswered and self.session.failure() is None:
+            self._end_sent()
+        self.telling.ending(claim)
+
+    def _end_sent(self) -> None:
+        """Tell of the task whose completion was not waited for; write what has failed of it."""
+        if self._sent is None:
+            return
+        (handler, task, claim, seconds), self._sent = self._sent, None
+        ended = COMPLETED
+        error = self.session.failure()
+        if not isinstance(self.session.conn.late, NotRead):
+            self.session.uncertain = None
+        if error is not None:
+            self.session.conn.late = None
+            ended = self.attempts.end_late(error, handler, task, claim)
+        self.session.uncertain = None
+        self._finished(task, claim, ended, seconds)
 
     def _following(self) -> str | None:
         """The marker of the row that comes next, which is ours to begin from now on; None where its
         transaction is not to be begun ahead."""
-        if self.stopping() or self.done:
+        if self.stopping() or self.done or self._sent is not None:
             return None
         self._next = self.handoff.next()
         if self._next is None or self._next.idempotency_key is not None:
@@ -127,7 +173,10 @@ class Executor:
             self._first_done_at = time.monotonic()
         self.done.append(Token(claim.task_id, claim.fence))
         self.telling.done(claim, seconds)
-        if time.monotonic() - self._first_done_at > CLEAR_SECONDS:
+
+    def clear_late(self) -> None:
+        """Delete what is done if that has waited for long enough."""
+        if self.done and time.monotonic() - self._first_done_at > CLEAR_SECONDS:
             self.clear()
 
     def clear(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from uuid import UUID, uuid4
 
 import psycopg
@@ -29,8 +29,7 @@ class Disconnected(Exception):
         self.left = left
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(NamedTuple):
     """A claim whose end could not be written, or whose COMMIT was not answered: decided under the
     next identity, by what the row says."""
 
@@ -49,13 +48,14 @@ class Session:
 
     conn: Tx
     worker_id: UUID = field(default_factory=uuid4)
+    uncertain: Left | None = None  # its completion is sent, and its end not told yet
 
     def __post_init__(self) -> None:
         self._owner = str(self.worker_id)
 
     def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
         """Delete the task in its handler's transaction and commit it, in one round trip; and begin
-        that of the claim which follows, where its marker is given.
+        that of the claim which follows, where its marker is given: then what fails is `failure`.
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
@@ -63,11 +63,15 @@ class Session:
         try:
             self.conn.finish(completion, following)
         except psycopg.Error as error:
-            if error.sqlstate == LEASE_LOST:
-                raise LeaseLost(str(error)) from error
-            if error.sqlstate == MISUSE:
-                raise TransactionMisuse(ENDED) from error
-            raise
+            meant = _meant(error)
+            if meant is error:
+                raise
+            raise meant from error
+
+    def failure(self) -> Exception | None:
+        """What has become known of the completion that was not waited for: why it failed."""
+        error = self.conn.late
+        return _meant(error) if error is not None else None
 
     def complete_keyed(self, claim: Claim, key: str, task_type: str, marker: str) -> None:
         """The same for a task with a key; AlreadyDone when somebody has completed that before."""
@@ -113,11 +117,18 @@ class Session:
         """End this identity: close the connection, and say what it held."""
         self.conn.lent = False
         self.conn.close()
-        raise Disconnected(left) from error
+        known = [one for one in left if not (self.uncertain and one.claim == self.uncertain.claim)]
+        raise Disconnected([*known, *([self.uncertain] if self.uncertain else [])]) from error
 
     def broken_by(self, error: BaseException) -> bool:
         """Whether the error means that this identity is over."""
         return is_infrastructure(error, self.conn)
+
+
+def _meant(error: psycopg.Error) -> Exception:
+    if error.sqlstate == LEASE_LOST:
+        return LeaseLost(str(error))
+    return TransactionMisuse(ENDED) if error.sqlstate == MISUSE else error
 
 
 @dataclass

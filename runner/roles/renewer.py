@@ -181,8 +181,10 @@ class Renewer:
             return
         faults.point("after_settle")
         del self.asked.settles[settle.worker]
-        outcome = self.outcome_of(settle, ended)
-        self.events.send(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome)
+        outcome, sent = self.outcome_of(settle, ended), self.outcome_of_sent(settle, ended)
+        self.events.send(
+            Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome, count=sent
+        )
         for one in ended or ():
             self.tell(one)
 
@@ -204,6 +206,14 @@ class Renewer:
         # The worker's row was still there, so nobody else ended this claim: it was completed, and
         # death came before the worker could say so.
         return Outcome.NONE if settle.how is How.LEASE_LOST else Outcome.OK
+
+    @staticmethod
+    def outcome_of_sent(settle: Settle, ended: list[ending.Ended] | None) -> Outcome:
+        """How the task came out whose COMMIT it had sent before it began that one."""
+        if not settle.sent or ended is None:
+            return Outcome.NONE
+        found = (one.verdict.outcome for one in ended if one.task_id == settle.sent)
+        return next(found, Outcome.OK)
 
     def tell(self, one: ending.Ended) -> None:
         """Log what was ended on a worker's behalf."""

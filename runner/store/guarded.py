@@ -7,19 +7,20 @@ lent. What gets round all of that, by whatever spelling, is found out by the mar
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import psycopg
-from psycopg import Pipeline, pq
+from psycopg import Pipeline
 from psycopg._preparing import Prepare
 from psycopg.abc import PQGen, Query
+from psycopg.adapt import AdaptersMap
 
 from ..errors import TransactionMisuse
+from .ahead import Ahead
 from .bounded import InTransaction
-from .sending import Sending
 from .wording import wording_of
 
 _RV = TypeVar("_RV")
@@ -27,6 +28,13 @@ _RV = TypeVar("_RV")
 
 class _Guard:
     """What our cursors add to psycopg's: a look at each statement before it is sent."""
+
+    def __init__(self, connection: Any, *args: Any, **kwargs: Any) -> None:
+        connection.makes_cursor = True
+        try:
+            super().__init__(connection, *args, **kwargs)  # type: ignore[call-arg]
+        finally:
+            connection.makes_cursor = False
 
     def _start_query(self, query: Query | None = None) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
@@ -50,13 +58,13 @@ class _Guard:
     def _execute_gen(self, *args: Any, **kwargs: Any) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
         gen: PQGen[None] = super()._execute_gen(*args, **kwargs)  # type: ignore[misc]
-        return connection.taking_along(gen) if connection.before else gen
+        return connection.taking_along(gen) if connection.goes_before else gen
 
     def _maybe_prepare_gen(
         self, pgq: Any, *, prepare: bool | None = None, binary: bool | None = None
     ) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
-        if connection.before:
+        if connection.goes_before:
             return self._prepare_behind(pgq, prepare, binary)
         return super()._maybe_prepare_gen(pgq, prepare=prepare, binary=binary)  # type: ignore[misc,no-any-return]
 
@@ -78,6 +86,11 @@ class _Guard:
 class Cursor(_Guard, psycopg.Cursor[Any]):
     """A handler's cursor."""
 
+    def stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """psycopg's."""
+        self._conn.answer()  # type: ignore[attr-defined]
+        return super().stream(*args, **kwargs)
+
 
 class PooledCursor(InTransaction, Cursor):
     """A handler's cursor, and the runner's own, behind a pooler."""
@@ -86,21 +99,21 @@ class PooledCursor(InTransaction, Cursor):
 class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
     """A handler's named cursor."""
 
+    def execute(self, *args: Any, **kwargs: Any) -> Self:
+        """psycopg's."""
+        self._conn.answer()  # type: ignore[attr-defined]
+        return super().execute(*args, **kwargs)
 
-class Guarded(Sending):
+
+class Guarded(Ahead):
     """A connection that is a handler's while it is `lent`, and ours otherwise."""
 
-    lent = False
     traces = True  # something may be left in the session that a reset must undo
-    ahead = False  # a transaction is open that nobody has used yet
     begun = False  # a transaction was begun since the connection was lent
     one_statement_only = False  # of the statement that is being sent
-    before: Sequence[bytes] = ()  # what is to be sent before the next statement, best along with it
-    takes_along = False  # the statement that is being sent can take that along
-    unsent: psycopg.Error | None = None  # what failed of it
+    makes_cursor = False  # of a class of ours
     nests = False  # the handler may have opened savepoints of its own
     _known = False  # the text of the statement that is being sent was looked at
-    _marker = ""  # of the claim that the transaction is for
     _elders: frozenset[threading.Thread] = frozenset()  # left behind by handlers before this one
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -108,42 +121,28 @@ class Guarded(Sending):
         self._owner = threading.get_ident()
 
     @property
-    def open(self) -> bool:
-        """Whether a transaction is open, be it broken or not."""
-        return self.pgconn.transaction_status != pq.TransactionStatus.IDLE
-
-    def drop_ahead(self) -> None:
-        """End a transaction that was begun ahead and is not wanted."""
-        if self.ahead:
-            self.ahead = False
-            self.send(b"rollback")
-
-    def taking_along(self, gen: PQGen[None]) -> PQGen[None]:
-        """Run what sends a statement that can take along what goes before it."""
-        self.takes_along = True
-        try:
-            yield from gen
-        finally:
-            self.takes_along = False
-
-    def sent_before(self, send: Callable[[], None] | None = None) -> PQGen[list[pq.abc.PGresult]]:
-        """Send what is to go before the next statement, and, where that is given, the statement with
-        it; the statement's results. Once it has failed nothing passes but an end of the transaction."""
-        before, self.before = self.before, ()
-        try:
-            if send is not None:
-                return (yield from self._sent_behind(before, send))
-            if before:
-                yield from self._sent(b"; ".join(before))
-        except psycopg.Error as error:
-            self.unsent = error
-            raise
-        return []
-
-    @property
     def is_between_transactions(self) -> bool:
         """A transaction that was begun ahead makes way for a statement of ours."""
         return not self.lent and (self.ahead or super().is_between_transactions)
+
+    @property
+    def info(self) -> psycopg.ConnectionInfo:
+        """psycopg's, of a connection on which nothing is under way."""
+        self._answer_owner()
+        return super().info
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """psycopg's. A cursor asks for it when it is made; one of psycopg's own classes looks at the
+        connection's state before it sends anything."""
+        if not self.makes_cursor:
+            self._answer_owner()
+        return super().adapters
+
+    def _answer_owner(self) -> None:
+        if self.unanswered and self.lent and threading.current_thread() not in self._elders:
+            with suppress(psycopg.Error):  # that it is lost shows in its state
+                self.answer()
 
     def look_at(self, statement: Query) -> None:
         """Refuse a statement that ends the transaction; note one that leaves traces."""
@@ -159,14 +158,14 @@ class Guarded(Sending):
     def _start_query(self) -> PQGen[None]:
         self.nests = self.nests or not self._known  # through a cursor of a class that is not ours
         self._known = False
+        if self.goes_before and not (self.takes_along and self.lent):
+            yield from self.sent_before()
         if self.ahead:
             self.ahead = False
             if self.lent:
                 self.begun = True
                 return
             yield from self._sent(b"rollback")
-        if self.before and not self.takes_along:
-            yield from self.sent_before()
         if self.open:
             return
         if self._autocommit:
@@ -182,7 +181,7 @@ class Guarded(Sending):
         # psycopg's own: the savepoints of its blocks, and what server cursors do once they are declared.
         if self.lent:
             self.nests = True
-            if self.before:
+            if self.goes_before:
                 yield from self.sent_before()
         return (yield from super()._exec_command(command, *args, **kwargs))
 
@@ -240,6 +239,8 @@ class Guarded(Sending):
 
     def _check_intrans_gen(self, attribute: str) -> PQGen[None]:
         # A handler sets its isolation level before its first statement: begin anew for that.
+        if self.unanswered:
+            yield from self.sent_before()
         if self.ahead:
             self.ahead = False
             yield from self._sent(b"rollback")

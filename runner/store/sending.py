@@ -6,16 +6,15 @@ handler of a batch that uses the connection until our next statement; otherwise 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import psycopg
-from psycopg import generators, pq
+from psycopg import generators, pq, waiting
 from psycopg.abc import PQGen
 
 from .bounded import GOOD, Bounded
 from .sql import query
 
-_RV = TypeVar("_RV")
 TEXT = query("complete_and_commit").as_string()
 PREPARE = query("prepare_complete").as_string().encode()
 PREPARED = query("complete_prepared").as_string()
@@ -55,6 +54,12 @@ class Completion(NamedTuple):
         """The deletion alone, as what the session has prepared."""
         return (PREPARED % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
 
+    @property
+    def values(self) -> list[bytes]:
+        """What the prepared one is given."""
+        values = (self.task_id, self.worker_id, self.fence, self.marker)
+        return [str(value).encode() for value in values]
+
 
 class Sending(Bounded):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
@@ -63,17 +68,6 @@ class Sending(Bounded):
     free = False  # the session's timeouts are off
     plain = True  # the open transaction was begun without wishes of the handler's
     _piping = False  # in libpq's pipeline mode, by hand
-
-    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
-        """psycopg's. Where an exception from outside, like one of a signal of the handler's own, leaves
-        answers behind in pipeline mode, the connection is closed: in that mode more may be sent, and
-        whoever did would take the answers to others for its own."""
-        try:
-            return super().wait(gen, *args, **kwargs)
-        except BaseException:
-            if self._piping:
-                self.pgconn.finish()
-            raise
 
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
@@ -115,46 +109,63 @@ class Sending(Bounded):
             yield from self._sent(b"; ".join(BOUND))
             self.free = False
 
-    def send_completion(self, completion: Completion, following: str | None) -> None:
-        """Complete and commit, and begin the transaction of the claim that `following` marks; without
-        one, put our timeouts back. One string: libpq's pipeline mode takes more of everybody's time."""
-        if following is None:
-            behind = [b"commit", *BOUND] if self.free else [b"commit"]
-        else:
-            # The next one is of the same kind as this, where that is of no kind in particular.
-            begin = [CHAIN] if self.plain else [b"commit", PLAIN]
-            behind = [*begin, MARK % following.encode()]
+    def send_completion(self, completion: Completion) -> None:
+        """Complete and commit, and put our timeouts back, as one string."""
         with self.lock:
-            if not self.has_prepared:  # by itself: it is there whatever becomes of the others
-                self._send(PREPARE)
-                self.has_prepared = True
+            self._prepare()
+            behind = [b"commit", *BOUND] if self.free else [b"commit"]
             self._send(b"; ".join([completion.prepared, *behind]))
-        self.free, self.plain = following is not None, True
+        self.free, self.plain = False, True
+
+    def _prepare(self) -> None:
+        # By itself: it is there whatever becomes of what is sent with it.
+        if not self.has_prepared:
+            self._send(PREPARE)
+            self.has_prepared = True
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
     ) -> PQGen[list[pq.abc.PGresult]]:
         """Send these and, behind them, what `send` does; its results. The first failure of these is
         raised, and nothing behind it was executed."""
-        pgconn, failed = self.pgconn, None
         self._enter_pipeline_mode()
         try:
-            for command in commands:
-                pgconn.send_query_params(command, None)
-            send()
-            pgconn.pipeline_sync()
-            yield from generators.send(pgconn)  # it may be larger than what a socket holds
-            for _ in commands:
-                for result in (yield from generators.fetch_many(pgconn)):
-                    if result.status not in GOOD:
-                        failed = failed or result
-            results: list[pq.abc.PGresult] = yield from generators.fetch_many(pgconn)
-            yield from generators.fetch_many(pgconn)
+            self._put(commands)
+            failed, results = yield from self._answers(len(commands), send)
         finally:
             self._leave_pipeline_mode()
         if failed is not None:
             raise psycopg.errors.error_from_result(failed)
         return results
+
+    def _put(self, commands: Sequence[bytes]) -> None:
+        for command in commands:
+            self.pgconn.send_query_params(command, None)
+
+    def _answers(
+        self, count: int, send: Callable[[], None] | None
+    ) -> PQGen[tuple[pq.abc.PGresult | None, list[pq.abc.PGresult]]]:
+        """Send what `send` does behind so many commands that were put; the first of these that failed,
+        behind which nothing was executed, and the results of what `send` has sent."""
+        pgconn, failed = self.pgconn, None
+        results: list[pq.abc.PGresult] = []
+        if send is not None:
+            send()
+        pgconn.pipeline_sync()
+        yield from generators.send(pgconn)  # it may be larger than what a socket holds
+        while True:
+            while pgconn.is_busy():
+                yield waiting.WAIT_R
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                count -= 1  # each command's results end with a None
+            elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+                return failed, results
+            elif count <= 0:
+                results.append(result)
+            elif result.status not in GOOD:
+                failed = failed or result
 
     def _enter_pipeline_mode(self) -> None:
         self._piping = True
@@ -167,7 +178,7 @@ class Sending(Bounded):
             self.pgconn.exit_pipeline_mode()
             self._piping = False
         except psycopg.OperationalError:
-            pass  # answers are outstanding: see `wait`
+            pass  # answers are outstanding: see `Ahead.wait`
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         # psycopg drops ALL that the session has prepared, ours too, behind any rollback to a savepoint.

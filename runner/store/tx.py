@@ -49,7 +49,7 @@ class Tx(Guarded):
         if self.ahead and marker != self._marker:
             self.drop_ahead()
         self._marker = marker
-        self._autocommit = self.begun = False
+        self._autocommit = self.begun = self.cut_short = False
         self._meet_elders()
         self.lent = True
 
@@ -70,6 +70,8 @@ class Tx(Guarded):
             self.lent = False
             if self._pipeline is not None:
                 self._leave_pipeline()
+            with suppress(psycopg.Error):  # that it is lost shows in the transaction's status
+                self._answer()
         finally:
             self.lock.release()
         if self.lock._is_owned():
@@ -114,19 +116,19 @@ class Tx(Guarded):
 
     def finish(self, completion: Completion, following: str | None = None) -> None:
         """Complete and commit in one round trip, and be in autocommit mode again; `following` is the
-        marker of the claim whose transaction is begun on the same way.
+        marker of the claim whose transaction is begun on the same way, and then it is not waited for.
 
         Nothing of ours may be sent in that but through `_start_query`, which ends it first.
         """
         self.lent = self.ahead = False
-        if self.ours and not self.traces:  # else who knows what is left of our prepared statements
-            self.send_completion(completion, following)
-        else:
+        if not self.ours or self.traces:  # else who knows what is left of our prepared statements
             self.send(completion.text)
-            following = None
+        elif following is None or not self.free:
+            self.send_completion(completion)
+        else:
+            self.send_completion_ahead(completion, following)
+            self.begun = False
         self._autocommit = True
-        if following is not None:
-            self._marker, self.ahead, self.begun = following, True, False
 
     def begin_group(self, marker: str) -> None:
         """Begin a transaction for several handlers, each behind a savepoint of its own."""

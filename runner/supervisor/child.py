@@ -102,6 +102,7 @@ class Child:
         default_factory=lambda: deque(maxlen=16)
     )  # deadlines before it
     work: Work | None = None
+    sent: Work | None = None  # the one before: its COMMIT was sent, and its end is not told yet
     idle: bool = False  # it looked and holds nothing
     idle_look: float = 0.0  # when its last look that was full and empty began
     asked_to_look_at: float = 0.0
@@ -140,9 +141,8 @@ class Child:
                 self._begin(event, now)
             case Kind.ENDING if self.work and self.work.is_of(event):
                 self.work.ending = True
-            case Kind.FINISHED if self.work and self.work.is_of(event):
-                self.work = None
-                self.taken = False  # that task's; a row that is gone is found out again
+            case Kind.FINISHED:
+                self._finish(event)
             case Kind.DONE:
                 self.done_tasks.append(Token(event.task, event.fence))
                 if self.work and self.work.is_of(event):
@@ -168,7 +168,15 @@ class Child:
             case Kind.REFUSED:
                 self.refused = event.flag
 
+    def _finish(self, event: Event) -> None:
+        if self.sent and self.sent.is_of(event):
+            self.sent = None
+        if self.work and self.work.is_of(event):
+            self.work = None
+            self.taken = False  # that task's; a row that is gone is found out again
+
     def _begin(self, started: Event, now: float) -> None:
+        self.sent = self.work if self.work and self.work.ending else None
         self.work = Work(started.task, started.fence, now, started.at or None)
         self.type = started.count
         self.idle = self.taken = False
@@ -191,7 +199,7 @@ class Child:
         self.registered = True
         self.former.clear()
         self.done_tasks.clear()
-        self.work = None
+        self.work = self.sent = None
 
     def stack_due_at(self, doom: Doom) -> float:
         """When to ask where its handler stands: before a kill, once an attempt."""
@@ -240,6 +248,8 @@ class Child:
                 return How.LEASE_LOST
             case Why.STOP:
                 return How.STOPPED
+            case _ if self.sent is not None and self.work is not None and self.work.ending:
+                return How.DISCONNECTED  # while it waited for the COMMIT of the one before
             case _:
                 return How.DIED
 

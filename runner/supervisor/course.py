@@ -70,11 +70,16 @@ class Course:
         self._ended(outcome, at)
         self.tallies.ended(task_type, outcome, seconds)
 
-    def settled(self, settle: Settle, outcome: Outcome) -> None:
-        """What a dead worker had begun has been settled.
+    def settled(self, settle: Settle, outcome: Outcome, sent: Outcome) -> None:
+        """What a dead worker had begun has been settled, and what it had sent before; NONE where there
+        was no such task.
 
         Each attempt has one end: that its task was given back is how a lost lease ends.
         """
+        if sent:
+            self.ended(sent, settle.type, settle.sent_seconds, now())
+        if not outcome:
+            return
         self._ended(outcome, now())
         given_back = outcome in (Outcome.RELEASED, Outcome.NONE)
         lost = given_back and settle.how is How.LEASE_LOST

@@ -1,6 +1,7 @@
 """Burying children: what a death means for the claims of the dead, and for the fleet."""
 
 import os
+from dataclasses import replace
 
 from .. import cgroup, kernel, postmortem
 from ..clock import now
@@ -58,15 +59,8 @@ class Deaths:
         reaper.kill_strays(self.family.by_pid, self._spared)
 
     def _settle(self, child: Child, how: How, cause: str, text: str | None) -> None:
-        work = child.work
-        done = tuple(child.done_tasks)
         for worker in (*child.former, child.worker):
-            if work is None:
-                self.renewals.settle(Settle(worker, how, done=done))
-            else:
-                ran = now() - work.started_at
-                begun = (work.task, work.fence, cause, text)
-                self.renewals.settle(Settle(worker, how, *begun, done, child.type, ran))
+            self.renewals.settle(_settle_of(child, worker, how, cause, text))
 
     def _tell(self, child: Child, death: reaper.Death, cause: str, text: str | None) -> None:
         fields = {"slot": child.slot, "pid": child.pid, "cause": cause, "post_mortem": text}
@@ -121,6 +115,26 @@ class Deaths:
         """Whether the kernel has killed for want of memory, here, since it was last asked."""
         before, self._oom_kills = self._oom_kills, cgroup.oom_kills()
         return self._oom_kills > before
+
+
+def _settle_of(child: Child, worker: bytes, how: How, cause: str, text: str | None) -> Settle:
+    work, sent, done = child.work, child.sent, tuple(child.done_tasks)
+    if work is None:
+        return Settle(worker, how, done=done, sent=sent.task if sent else 0, type=child.type)
+    settle = Settle(
+        worker,
+        how,
+        work.task,
+        work.fence,
+        cause,
+        text,
+        done,
+        type=child.type,
+        seconds=now() - work.started_at,
+    )
+    if sent is None:
+        return settle
+    return replace(settle, sent=sent.task, sent_seconds=work.started_at - sent.started_at)
 
 
 def _stack_of(child: Child) -> str:

@@ -114,8 +114,8 @@ class Leases:
             case Kind.SETTLED:
                 settle = self.renewals.settled(event.worker)
                 self.course.changed(now())
-                if settle is not None and event.flag:
-                    self.course.settled(settle, Outcome(event.flag))
+                if settle is not None:
+                    self.course.settled(settle, Outcome(event.flag), Outcome(event.count))
 
 
 def _take_tokens(child: Child) -> list[Token]:

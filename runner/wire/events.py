@@ -35,7 +35,8 @@ class Kind(enum.IntEnum):
     RENEWED = 13  # [worker, at = the deadline that follows from it]
     TAKEN = 14  # a renewed worker no longer has this claim [worker, task, fence]
     LOST = 15  # the worker's row is gone [worker]
-    SETTLED = 16  # a dead worker's claims are dealt with [worker, task, flag = Outcome]
+    # A dead worker's claims are dealt with [worker, task, flag = Outcome, count = the Outcome of `sent`]
+    SETTLED = 16
     ANSWERED = 17  # the renewer is through with the newest request
     WORN = 22  # it is to be replaced [count = resident bytes, flag = 1: it begins nothing more]
     SUSPENDED = 21  # the console has given the terminal back

@@ -40,8 +40,10 @@ class Settle:
     cause: str = ""
     post_mortem: str | None = None  # where its handler stood
     done: tuple[Token, ...] = ()  # begun, through, and not deleted yet
+    sent: int = 0  # the task before that, whose COMMIT it had sent; 0: its end is known
     type: int = 0  # number of the type of the task that it had begun; stays with the parent
     seconds: float = 0.0  # for how long that had run; stays with the parent
+    sent_seconds: float = 0.0  # and the one before; stays with the parent
 
     @property
     def begun(self) -> Token:
@@ -61,7 +63,7 @@ class HandBack:
 
 _RENEW_HEAD = struct.Struct("<cd")
 _RENEWAL = struct.Struct("<16sqqqqq")
-_SETTLE = struct.Struct("<c16sBqqHH")
+_SETTLE = struct.Struct("<c16sBqqqHH")
 _HAND_BACK = struct.Struct("<c16sqH")
 CAUSE_BYTES = 500
 POST_MORTEM_BYTES = 16_000
@@ -77,8 +79,8 @@ def pack_settle(settle: Settle) -> bytes:
     """A request to settle one dead worker."""
     cause = settle.cause.encode("utf-8", "backslashreplace")[:CAUSE_BYTES]
     text = (settle.post_mortem or "").encode("utf-8", "backslashreplace")[:POST_MORTEM_BYTES]
-    head = (b"S", settle.worker, settle.how, settle.task, settle.fence, len(cause), len(text))
-    return _SETTLE.pack(*head) + cause + text + pack_tokens(settle.done)
+    head = (b"S", settle.worker, settle.how, settle.task, settle.fence, settle.sent)
+    return _SETTLE.pack(*head, len(cause), len(text)) + cause + text + pack_tokens(settle.done)
 
 
 def pack_hand_back(back: HandBack) -> bytes:
@@ -95,12 +97,12 @@ def unpack_request(data: bytes) -> tuple[float, list[Renewal]] | Settle | HandBa
             body = data[_RENEW_HEAD.size :]
             return asked_at, [Renewal(*one) for one in _RENEWAL.iter_unpack(body)]
         case b"S":
-            _, worker, how, task, fence, size, more = _SETTLE.unpack_from(data)
+            _, worker, how, task, fence, sent, size, more = _SETTLE.unpack_from(data)
             middle = _SETTLE.size + size
             cause = data[_SETTLE.size : middle].decode("utf-8", "ignore")
             text = data[middle : middle + more].decode("utf-8", "ignore") or None
             done = tuple(unpack_tokens(data[middle + more :]))
-            return Settle(worker, How(how), task, fence, cause, text, done)
+            return Settle(worker, How(how), task, fence, cause, text, done, sent)
         case b"H":
             _, worker, number, count = _HAND_BACK.unpack_from(data)
             tokens = unpack_tokens(data[_HAND_BACK.size :])

@@ -223,6 +223,18 @@ def counted(tx, task):
         time.sleep(seconds)
 
 
+@tasks.task(max_attempts=3)
+def written(tx, task):
+    """One effect; the first attempt of some kills its process before it or behind it."""
+    note("start", task)
+    kill = task.params.get("kill") if task.attempt == 1 else None
+    if kill == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    tx.execute(EFFECT, [task.id, task.attempt])
+    if kill == "behind":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @tasks.task(group=True, max_attempts=2)
 def grouped(tx, task):
     """Writes, and then raises, kills its process, or breaks the group at its COMMIT."""
@@ -285,3 +297,17 @@ def environ(tx, task):
 def orphans(tx, task):
     """Leaves a program whose parent is gone at once."""
     subprocess.run(["sh", "-c", "sleep 0.2 & exit 0"], check=True)
+
+
+@tasks.task(max_attempts=2)
+def writes(tx, task):
+    """Kills its process before or after its effect, at its first attempt, or fails at its COMMIT."""
+    how = task.params.get("how")
+    note("start", task)
+    if how == "before" and task.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    tx.execute(EFFECT, [task.id, task.attempt])
+    if how == "after" and task.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "late":
+        tx.execute("insert into late (task_id) values (0)")

@@ -85,8 +85,10 @@ class Renewer(Process):
             lambda: self.db.settle(settle.worker, verdict, "settle", done=settle.done)
         )
         del self.asked.settles[settle.worker]
-        outcome = outcomes(ended or ()).get(settle.task, Outcome.NONE)
-        self.say(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome)
+        found = outcomes(ended or ())
+        outcome = found.get(settle.task, Outcome.NONE)
+        sent = found.get(settle.sent, Outcome.OK if settle.sent else Outcome.NONE)
+        self.say(Kind.SETTLED, worker=settle.worker, task=settle.task, flag=outcome, count=sent)
 
 
 class Maintainer(Process):

@@ -1,7 +1,6 @@
 """A worker, in the order of `runner.roles.worker` and `runner.handling`, with their decisions."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from runner.handling import handoff as handing
@@ -9,21 +8,13 @@ from runner.handling.lease import OwnLease
 from runner.judge import Claim, Verdict
 from runner.wire import Kind, Order, Outcome, Token
 
+from .ahead import Left, Lost, SentAhead
 from .database import Holding, outcomes
-from .process import PARK, Body, Cut, Idle, Interrupted, Process
+from .process import PARK, Body, Cut, Idle, Interrupted
 from .world import Violation
 
-Left = tuple[Holding, Callable[[Claim], Verdict], bool]
 
-
-class Lost(Exception):
-    """The identity is over; what it held, and how that is to be judged."""
-
-    def __init__(self, *left: Left) -> None:
-        self.left = left
-
-
-class Worker(Process):
+class Worker(SentAhead):
     name = "worker"
 
     def __init__(self, *values: Any, tokens: tuple[int, int], **more: Any) -> None:
@@ -36,6 +27,7 @@ class Worker(Process):
         self.worker = b""
         self.done: list[Token] = []
         self.first_done_at = 0.0
+        self.next: Any = None  # taken when the completion before it was sent
 
     def bury(self) -> None:
         for fd in self._fds:
@@ -77,7 +69,7 @@ class Worker(Process):
                 left = lost.left if isinstance(lost, Lost) else ()
                 if former is None and self.joined:
                     former = (self.worker, left, self.done)
-                self.session = None
+                self.session = self.next = self.sent = None
         return 0
 
     def join(self, former: tuple[bytes, tuple[Left, ...], list[Token]] | None) -> Body:
@@ -165,8 +157,10 @@ class Worker(Process):
         row: Any = rows[0]
         ignores = "stop looked at too early" in self.world.broken
         while row is not None and (ignores or not self.told_to_stop):
+            self.next = None
             yield from self.attempt(row)
-            row = self.handoff.next()
+            row = self.next or self.handoff.next()
+        yield from self.answer()
         if row is not None:
             rest = [Token(row.task_id, row.fence), *self.handoff.take_all()]
             yield from self.give_back(rest)
@@ -194,6 +188,16 @@ class Worker(Process):
         self.db.over(holding)
         if verdict is None and not holding.returned:
             verdict = self.judgement(holding, kind.ends)
+        if self.sent is not None:  # whoever waits for it is over
+            self.say(Kind.ENDING, task=holding.task_id, fence=holding.fence)
+            judge = self.judge
+            yield from self.answer(
+                (
+                    holding,
+                    lambda claim: verdict or judge.interrupted(claim, "connection lost"),
+                    False,
+                )
+            )
         if verdict is None and not kind.touches:
             self.note_done(holding)
             return
@@ -239,6 +243,11 @@ class Worker(Process):
             self.say(Kind.ENDING, task=holding.task_id, fence=holding.fence)
         worker = self.worker
         outcome = Outcome.OK if verdict is None else verdict.outcome
+        if verdict is None and not (self.told_to_stop or self.done):
+            self.next = self.handoff.next()
+            if self.next is not None:
+                self.send_ahead(holding)
+                return
         try:
             if verdict is None:
                 ours = yield from self.ask(lambda: self.db.complete(holding, worker))

@@ -295,3 +295,18 @@ def test_whose_handler_was_over_before_it_ended() -> None:
     history.hears(114.0, Kind.STARTED, task=6, fence=60)
     history.child.term_for = None
     assert history.child.how_it_ended(115.0, killed_by_timer=False) is How.DIED
+
+
+def test_who_waits_for_the_commit_before_is_not_charged() -> None:
+    """Its handler is over: a death then is no fault of its own. Once that COMMIT is told of, it is."""
+    history = History().ready()
+    for task in (1, 2):
+        history.hears(110.0, Kind.STARTED, task=task, fence=task)
+        history.hears(111.0, Kind.ENDING, task=task, fence=task)
+    child = history.child
+    assert child.sent is not None
+    assert child.how_it_ended(118.0, killed_by_timer=False) is How.DISCONNECTED
+    history.hears(112.0, Kind.FINISHED, task=1, fence=1)
+    assert child.sent is None
+    assert child.work is not None
+    assert child.how_it_ended(118.0, killed_by_timer=False) is How.DIED
