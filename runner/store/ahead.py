@@ -32,9 +32,9 @@ class Ahead(Sending):
     late: psycopg.Error | None = None  # what failed of those: nothing of that task is committed
     takes_along = False  # the statement that is being sent can take along what goes before it
     cut_short = False  # what interrupted a handler struck while the task before was waited for
-    _hearing = False  # what was sent is answered, or what follows from that done
-    _canceled = False  # because of an exception of a signal
-    _taker: Generator[Any, Any, Any] | None = None  # whoever takes along what goes before it
+    _hearing = False  # what was sent is being answered, or what follows from the answer done
+    _canceled = False  # meanwhile, by psycopg, because of an exception from a signal
+    _taker: Generator[Any, Any, Any] | None = None  # what may run while something is unanswered
     _marker = ""  # of the claim that the transaction is for
 
     @property
@@ -144,10 +144,9 @@ class Ahead(Sending):
             self._leave_pipeline_mode()
         self.late = None if failed is None else psycopg.errors.error_from_result(failed)
         if failed is not None:
+            results = []  # the statement was passed over
             yield from self._begun_anew()
         self._hearing = False
-        if failed is not None:
-            results = []  # the statement was passed over
         # A COMMIT that waits for a standby succeeds, canceled or not.
         own = any(result.error_field(pq.DiagnosticField.SQLSTATE) == CANCELED for result in results)
         self.cut_short = self._canceled and not own

@@ -223,18 +223,6 @@ def counted(tx, task):
         time.sleep(seconds)
 
 
-@tasks.task(max_attempts=3)
-def written(tx, task):
-    """One effect; the first attempt of some kills its process before it or behind it."""
-    note("start", task)
-    kill = task.params.get("kill") if task.attempt == 1 else None
-    if kill == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    tx.execute(EFFECT, [task.id, task.attempt])
-    if kill == "behind":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 @tasks.task(group=True, max_attempts=2)
 def grouped(tx, task):
     """Writes, and then raises, kills its process, or breaks the group at its COMMIT."""

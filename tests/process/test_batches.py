@@ -1,6 +1,5 @@
 """Batches without hoarding, and groups, with real workers and real kills."""
 
-import json
 import os
 import random
 import signal
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests import fleets
-from tests.commands import run
 from tests.servers import gone, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
@@ -55,24 +53,6 @@ def test_only_the_killer_of_a_batch_is_charged(fresh: str, tmp_path: Path) -> No
         attempts = {(int(f[1]), int(f[2])) for f in work.noted("start")}
         assert {task for task, attempt in attempts if attempt > 1} == {killer}
         assert len({task for task, _ in attempts}) == 500
-
-
-@pytest.mark.parametrize("kill", ["before", "behind"])
-def test_each_end_is_counted_once(fresh: str, tmp_path: Path, kill: str) -> None:
-    """Also of the task whose COMMIT was on its way when its worker was killed in the next one."""
-    with fleets.work(fresh, tmp_path) as work:
-        killers: list[int] = []
-        for _ in range(12):
-            work.add("written", 60)
-            killers += work.add("written", kill=kill)
-        options = ("--procs", "3", "--backoff", "1ms:1ms", "--wait-retries", "10s", "--json")
-        app = ("-A", "tests.apps.chores")
-        drained = run("drain", *app, *options, url=fresh, cwd=fleets.ROOT, CHORES_DIR=str(tmp_path))
-        told = json.loads(drained.stdout)
-        assert (told["ok"], told["retried"], told["dead"]) == (12 * 61, 12, 0)
-        attempts = {(int(f[1]), int(f[2])) for f in work.noted("start")}
-        assert {task for task, attempt in attempts if attempt > 1} == set(killers)
-        assert work.empty()
 
 
 def test_kills_under_load_lose_nothing(fresh: str, tmp_path: Path) -> None:
