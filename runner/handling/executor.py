@@ -101,6 +101,7 @@ class Executor:
         self.pace.took(task.type, seconds)
         if ended.done:
             self._note_done(claim, seconds)
+            self.telling.tell(task, ended, seconds)
         elif self.session.conn.unanswered:
             self._sent = Sent(handler, task, claim, seconds)
         else:

@@ -93,7 +93,7 @@ WALL = {"time", "time_ns", "now", "today", "utcnow", "localtime", "gmtime"}
 # Only to show what time it is, or how far it is off.
 STAMPS = {
     *("logpipe.py", "loglines.py", "cli/watch.py", "console/app.py", "console/deeds.py"),
-    *("console/view.py", "store/doctor.py", "cli/tables.py"),
+    *("console/view.py", "store/doctor.py", "cli/tables.py", "roles/log.py"),
 }
 
 

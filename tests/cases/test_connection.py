@@ -105,7 +105,8 @@ def test_p33_handlers_that_end_the_transaction(scene: Scene) -> None:
 
 @pytest.mark.case("P-34")
 def test_p34_commit_whose_reply_was_lost(scene: Scene) -> None:
-    """Done is done, and nothing runs twice for it: the row decides, under the next identity."""
+    """Done is done: the row decides, under the next identity. Only who was in the next task of its batch
+    by then runs that again, and it is not charged."""
     work = scene.work
     with proxied(work.url) as (proxy, url):
         with scene.fleet(url=url, procs=2):
@@ -115,7 +116,9 @@ def test_p34_commit_whose_reply_was_lost(scene: Scene) -> None:
             wait_until(work.empty, 20)
         assert proxy.cuts == 5
     work.exactly_once(tasks)
-    assert len(work.noted("start")) == 40
+    starts = work.noted("start")
+    assert 40 <= len(starts) <= 45
+    assert {fields[2] for fields in starts} == {"1"}
 
 
 @pytest.mark.case("P-34")
