@@ -153,9 +153,8 @@ class Attempts:
     def end_late(self, error: BaseException, handler: Handler, task: Task, claim: Claim) -> Ended:
         """End an attempt whose completion has turned out to have failed, when another has run since."""
         self.calling.interrupts.raised = None  # that was the other's
-        if isinstance(
-            error, psycopg.errors.QueryCanceled
-        ):  # most likely by what interrupted the other
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            # Most likely by what interrupted the other.
             verdict = self.judge.interrupted(claim, "interrupted")
             return Ended(self.session.write(claim, verdict), verdict)
         return self._end(error, handler, task, claim, isinstance(error, LeaseLost))

@@ -282,29 +282,6 @@ def test_a_prepared_statement_that_fails_is_the_next_ones_affair(batches: Batche
     assert batches.left() == {1: ("scheduled", 1, "psycopg.errors.UniqueViolation")}
 
 
-def test_a_failure_that_cannot_be_written_is_left_once(batches: Batches) -> None:
-    """With its verdict: the connection is lost between the answer and the writing."""
-
-    def cut(tx: Tx, task: Task) -> None:
-        good(tx, task)
-        end_late = batches.bench.attempts.end_late
-
-        def lost(*args: Any) -> Any:
-            backend = tx.pgconn.backend_pid
-            batches.bench.db.execute("select pg_terminate_backend(%s, 5000)", [backend])
-            return end_late(*args)
-
-        batches.bench.attempts.end_late = lost  # type: ignore[method-assign]
-
-    batches.claim(defers(batches), cut, good)
-    with pytest.raises(Disconnected) as lost:
-        batches.work_through()
-    (left,) = lost.value.left
-    assert left.claim.task_id == batches.ids[0]
-    assert left.judgement(left.claim).cause == "psycopg.errors.UniqueViolation"
-    assert batches.effects() == [1]
-
-
 def test_a_failure_that_comes_late_is_told_as_its_own(batches: Batches) -> None:
     """To the hook, once, with its task; and not what the one behind it has raised."""
     told: list[tuple[int, type[BaseException]]] = []

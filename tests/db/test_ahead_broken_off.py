@@ -12,6 +12,7 @@ from runner.handling.session import Disconnected
 from runner.store.tx import Tx
 from runner.task import Task
 from runner.wire import Kind
+from tests.db.attempting import Bench
 from tests.db.batching import EFFECT, Batches, good
 from tests.db.test_ahead import OK, RETRIED, alarm, batches, defers, held, silent
 
@@ -55,13 +56,8 @@ def test_a_signal_of_the_handlers_own_that_is_swallowed(batches: Batches) -> Non
     assert batches.bench.db.execute("select 1 from effect where n = -1").fetchone() is None
 
 
-def test_a_connection_lost_when_a_failure_is_written(batches: Batches) -> None:
-    """It is left once, and so is told once; the one behind it is through, and is not run again."""
-    bench = batches.bench
-
-    def quiet(tx: Tx, task: Task) -> None:
-        pass
-
+def lose_connection_at_late_failure(bench: Bench) -> None:
+    """Before it is written."""
     real = bench.attempts.end_late
 
     def end_late(*args: Any) -> Any:
@@ -69,6 +65,16 @@ def test_a_connection_lost_when_a_failure_is_written(batches: Batches) -> None:
         return real(*args)
 
     bench.attempts.end_late = end_late  # type: ignore[method-assign]
+
+
+def test_a_connection_lost_when_a_failure_is_written(batches: Batches) -> None:
+    """It is left once, and so is told once; the one behind it is through, and is not run again."""
+    bench = batches.bench
+
+    def quiet(tx: Tx, task: Task) -> None:
+        pass
+
+    lose_connection_at_late_failure(bench)
     batches.claim(defers(batches), quiet, good)
     with pytest.raises(Disconnected) as lost:
         batches.work_through()
@@ -79,17 +85,14 @@ def test_a_connection_lost_when_a_failure_is_written(batches: Batches) -> None:
 def test_a_failure_behind_one_that_is_told(batches: Batches) -> None:
     """The end of a task is told, though the identity ends with the one before it."""
     bench = batches.bench
-    real = bench.attempts.end_late
-
-    def end_late(*args: Any) -> Any:
-        bench.db.execute("select pg_terminate_backend(%s, 5000)", [bench.conn.pgconn.backend_pid])
-        return real(*args)
-
-    bench.attempts.end_late = end_late  # type: ignore[method-assign]
+    lose_connection_at_late_failure(bench)
     batches.claim(defers(batches), good, good)
     with pytest.raises(Disconnected) as lost:
         batches.work_through()
     assert left_of(batches, lost) == {0: False}
+    (left,) = lost.value.left
+    assert left.judgement(left.claim).cause == "psycopg.errors.UniqueViolation"
+    assert batches.effects() == [1]
     batches.executor.telling.events.flush()
     assert batches.outcomes() == {1: OK}
 

@@ -27,6 +27,13 @@ def with_late(work: fleets.Work) -> None:
     )
 
 
+def all_done_and_nobody_charged(work: fleets.Work, ids: list[int]) -> None:
+    work.exactly_once(ids)
+    assert {fields[2] for fields in work.noted("start")} == {"1"}
+    (one,) = tallies.totals(work.conn)
+    assert (one["done"], one["failed"], one["dead"]) == (len(ids), 0, 0)
+
+
 @pytest.mark.parametrize("procs", [1, 3])
 def test_a_drain_counts_each_end_once(fresh: str, tmp_path: Path, procs: int) -> None:
     """Only who kills its process is charged; whoever was committed before it is counted all the same."""
@@ -114,10 +121,7 @@ def test_crashes_of_the_server_charge_nobody(tmp_path: Path) -> None:
                 reconnect(work)
             wait_until(work.empty, 60)
             assert fleet.stop() == 0
-        work.exactly_once(ids)
-        assert {fields[2] for fields in work.noted("start")} == {"1"}
-        (one,) = tallies.totals(work.conn)
-        assert (one["done"], one["failed"], one["dead"]) == (len(ids), 0, 0)
+        all_done_and_nobody_charged(work, ids)
 
 
 @pytest.mark.full
@@ -137,7 +141,4 @@ def test_sessions_ended_under_load_charge_nobody(fresh: str, tmp_path: Path) -> 
                 time.sleep(rng.uniform(0.02, 0.2))
             wait_until(work.empty, 60)
             assert fleet.stop() == 0
-        work.exactly_once(ids)
-        assert {fields[2] for fields in work.noted("start")} == {"1"}
-        (one,) = tallies.totals(work.conn)
-        assert (one["done"], one["failed"], one["dead"]) == (len(ids), 0, 0)
+        all_done_and_nobody_charged(work, ids)
