@@ -42,7 +42,7 @@ def test_p20_programs_die_with_their_worker(scene: Scene) -> None:
         wait_until(lambda: work.noted("start"))
         worker = "select pid, worker_id from runner.task_lease where task_id = %s"
         ((pid, worker_id),) = work.conn.execute(worker, [hanging]).fetchall()
-        others = set(work.workers().values()) - {pid}
+        others = set(fleets.wait_registered(work, 2).values()) - {pid}
         work.conn.execute("update runner.task set task_type = 'ordinary'")  # for its next start
         work.conn.execute("delete from runner.worker where worker_id = %s", [worker_id])
         wait_until(lambda: gone(pid), 30, "killed for its lease")

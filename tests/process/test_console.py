@@ -7,7 +7,7 @@ import pytest
 from runner.text import storable
 from tests.consoles import dies, fleet
 from tests.data import NAUGHTY
-from tests.fleets import Work
+from tests.fleets import Work, wait_registered
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.process
@@ -23,9 +23,11 @@ def test_it_shows_what_is_so(queue: Work) -> None:
         )
         assert f" {hanging} " in shown
         task = dies(queue)
-        shown = one.wait_for("dead: the last of 1", "ValueError")
+        workers = wait_registered(queue, 3)
+        pids = map(str, workers.values())
+        shown = one.wait_for("dead: the last of 1", "ValueError", *pids)
         assert str(task) in shown
-        for slot, pid in queue.workers().items():
+        for slot, pid in workers.items():
             assert any(line.split()[:2] == [str(slot), str(pid)] for line in shown.split("\n")), (
                 shown
             )
@@ -119,7 +121,7 @@ def test_kill_a_workers_task(queue: Work) -> None:
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
         one.wait_for(f"{task}  sleepy")
-        before = set(queue.workers().values())
+        before = set(wait_registered(queue, 2).values())
         one.type("2jK")
         shown = one.text()
         if "kill task" not in one.wait_for("kill"):  # the other worker has it

@@ -49,7 +49,7 @@ def test_a_killed_console_is_replaced(queue: Work, number: signal.Signals) -> No
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
         one.wait_for("sleepy", "q stop")
-        workers = queue.workers()
+        workers = wait_registered(queue, 2)
         first = console_of(one.pid)
         assert first is not None
         os.kill(first, number)
@@ -88,7 +88,7 @@ def test_a_console_killed_during_the_stop_leaves_a_sane_terminal(queue: Work) ->
 def test_the_parent_killed(queue: Work) -> None:
     with fleet(queue) as one:
         one.wait_for("SLOT", "q stop")
-        children = [*queue.workers().values(), console_of(one.pid)]
+        children = [*wait_registered(queue, 2).values(), console_of(one.pid)]
         os.kill(one.pid, signal.SIGKILL)
         one.end()
         wait_until(lambda: all(gone(pid) for pid in children if pid), why="all gone")
@@ -115,7 +115,7 @@ def test_a_terminal_that_is_gone(queue: Work) -> None:
     queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
         one.wait_for("sleepy")
-        children = [*queue.workers().values(), console_of(one.pid)]
+        children = [*wait_registered(queue, 2).values(), console_of(one.pid)]
         os.close(one.slave)
         os.close(one.master)
         one.master, one.slave = os.pipe()
@@ -129,7 +129,7 @@ def test_a_terminal_that_is_gone(queue: Work) -> None:
 def test_a_console_that_stays_stopped_is_replaced(queue: Work) -> None:
     with fleet(queue) as one:
         one.wait_for("SLOT", "q stop")
-        workers = queue.workers()
+        workers = wait_registered(queue, 2)
         console = console_of(one.pid)
         assert console is not None
         os.kill(console, signal.SIGSTOP)
