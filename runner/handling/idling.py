@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ..clock import now
 from ..config import ALIVE_SECONDS, FleetConfig
 from ..wire import EventWriter, Kind
-from .lifeline import Lifeline, wait_readable
+from .lifeline import Lifeline
+from .readable import OneOfMany, wait_readable
 
 IDLE_POLLS = 30  # an idle worker looks of its own this many times less often than the maintainer
 
@@ -31,6 +32,9 @@ class Idling:
     wake_next: int
     _was_woken: bool = False
 
+    def __post_init__(self) -> None:
+        self._wakes = OneOfMany(self.wake, self.lifeline.nudge)
+
     def idle(self, looked_at: float, *, full: bool, more: Sequence[int] = ()) -> bool:
         """Say that a look has found nothing, then wait for something to do; whether we were woken.
 
@@ -40,7 +44,7 @@ class Idling:
         self.events.send(Kind.IDLE, at=looked_at, flag=full)
         until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
         while (left := until - now()) > 0:
-            ready = self.pause(min(left, ALIVE_SECONDS), self.wake, *more)
+            ready = self._doze(min(left, ALIVE_SECONDS), more)
             if self.wake in ready and self._take_wake_up():
                 return True
             if self.lifeline.nudge in ready or set(more) & set(ready):
@@ -65,9 +69,16 @@ class Idling:
             with contextlib.suppress(BlockingIOError):
                 os.write(self.wake_next, b".")
 
-    def pause(self, seconds: float, *fds: int) -> list[int]:
-        """Wait for an order, or one of these; what turned readable."""
-        ready = wait_readable([self.lifeline.nudge, *fds], seconds)
+    def pause(self, seconds: float) -> None:
+        """Wait, though no longer than until an order comes."""
+        self._see(wait_readable([self.lifeline.nudge], seconds))
+
+    def _doze(self, seconds: float, more: Sequence[int]) -> list[int]:
+        if not more:
+            return self._see(self._wakes.wait(seconds))
+        return self._see(wait_readable([self.lifeline.nudge, self.wake, *more], seconds))
+
+    def _see(self, ready: list[int]) -> list[int]:
         if self.lifeline.nudge in ready:
             self.lifeline.clear_nudges()
         if not self.lifeline.may_claim():

@@ -5,7 +5,6 @@ at each extension; at the end of the pipe, when the parent is gone, it kills the
 """
 
 import os
-import select
 import signal
 import threading
 
@@ -99,9 +98,3 @@ class Lifeline:
             os.write(self._nudge_write, b".")
         except BlockingIOError:
             pass
-
-
-def wait_readable(fds: list[int], seconds: float) -> list[int]:
-    """The descriptors that turned readable within this time."""
-    ready, _, _ = select.select(fds, [], [], max(0.0, seconds))
-    return ready

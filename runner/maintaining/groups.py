@@ -25,9 +25,9 @@ class Group:
     def wake_some(self, count: int) -> None:
         """As many bytes as there are tasks, or idle workers; each wakes one. More tasks than bytes
         say are found all the same: a worker that was woken and found work wakes the next."""
-        if number := min(count, self.idle):
-            with contextlib.suppress(BlockingIOError):
-                os.write(self.wake, b"." * number)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(min(count, self.idle)):
+                os.write(self.wake, b".")  # each by itself: a write wakes one, whatever it holds
 
 
 class Groups:

@@ -1,0 +1,55 @@
+"""Who wakes when there is something to do: as many as are needed, and nobody in vain."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import fleets
+from tests.servers import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.db]
+
+WORKERS, ROUNDS = 4, 10
+
+
+def sleeps(pid: int) -> int:
+    """How often the main thread of a process went to sleep by itself."""
+    status = Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all of them look who was first")
+def test_one_task_wakes_one_worker(fresh: str, tmp_path: Path) -> None:
+    """The same one each time, and the others sleep on."""
+    woken = []
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, procs=WORKERS) as fleet:
+            pids = fleets.wait_registered(work, WORKERS).values()
+            tasks = work.add("ordinary")
+            wait_until(work.empty, 20, "they serve")
+            time.sleep(1.0)  # what has just begun to idle is woken once more, to look again
+            for _ in range(ROUNDS):
+                before = {pid: sleeps(pid) for pid in pids}
+                tasks += work.add("ordinary")
+                wait_until(work.empty, 20)
+                time.sleep(0.05)
+                woken.append([pid for pid in pids if sleeps(pid) != before[pid]])
+            assert fleet.stop() == 0
+        work.exactly_once(tasks)
+    assert [len(some) for some in woken].count(1) > ROUNDS * 0.7, woken
+    assert len({some[0] for some in woken if len(some) == 1}) == 1, woken
+
+
+def test_as_many_are_woken_as_there_are_tasks(fresh: str, tmp_path: Path) -> None:
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, "--poll", "10s", procs=WORKERS) as fleet:
+            fleets.wait_registered(work, WORKERS)
+            time.sleep(1.5)
+            tasks = work.add("sleepy", WORKERS, seconds=2)
+            wait_until(lambda: work.running() == WORKERS, 1.5, "each has one")
+            wait_until(work.empty, 20)
+            assert fleet.stop() == 0
+        work.exactly_once(tasks)
