@@ -89,11 +89,15 @@ class Looking:
         if not rows and (lap or news):
             rows = self._look((), full=lap, to_the_end=full)
         self.was_full = lap and (listed or news)
+        if not rows:
+            self._places.found_nothing(self._clock.stratum())
+            if not lap and self._lap_is_due():
+                # With that the marks have risen past what was in progress. Before we idle, and not when
+                # we are next woken or poll: after a large drain under an old snapshot it is dear once.
+                rows = self._look((), full=True)
         if rows:
             first, last = rows[0], rows[-1]
             self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
-        else:
-            self._places.found_nothing(self._clock.stratum())
         return rows
 
     def _lap_is_due(self) -> bool:

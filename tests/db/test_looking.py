@@ -204,6 +204,23 @@ def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
     assert_found_after_the_pause(it, db, clock)
 
 
+def test_what_is_committed_late_is_looked_for_once_more_before_one_idles(
+    db: Connection, db_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marks have risen past it by the look that was empty: the next one may be half a minute away."""
+    it = look_with(db, "t")
+    rise = it._places.found_nothing
+    with psycopg.connect(db_url) as slow:
+        add(slow, shuffle=1000.0)
+
+        def rise_and_commit(stratum: float) -> None:
+            rise(stratum)
+            slow.commit()
+
+        monkeypatch.setattr(it._places, "found_nothing", rise_and_commit)
+        assert len(claim(it)) == 1
+
+
 def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(
     db: Connection, db_url: str, clock: Clock
 ) -> None:
