@@ -207,7 +207,7 @@ def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
 def test_what_is_committed_late_is_looked_for_once_more_before_one_idles(
     db: Connection, db_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marks have risen past it by the look that was empty: the next one may be half a minute away."""
+    """The look that was empty has raised the marks past it, and the next may be half a minute away."""
     it = look_with(db, "t")
     rise = it._places.found_nothing
     with psycopg.connect(db_url) as slow:
