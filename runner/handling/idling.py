@@ -38,9 +38,10 @@ class Idling:
     def idle(self, looked_at: float, *, full: bool, more: Sequence[int] = ()) -> bool:
         """Say that a look has found nothing, then wait for something to do; whether we were woken.
 
-        `looked_at`: when that look began; `full`: it has seen all there was; `more`: descriptors that
-        end the wait when they turn readable.
+        `looked_at`: when that look began; `full`: it has seen all there was; `more`: what whoever
+        could not look waits for, in place of being woken: descriptors that turn readable.
         """
+        self._was_woken = False  # it has looked
         self.events.send(Kind.IDLE, at=looked_at, flag=full)
         until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
         while (left := until - now()) > 0:
@@ -64,8 +65,15 @@ class Idling:
     def found(self, *, plenty: bool) -> None:
         """There was work; who was woken for it, and found as much as it wanted, wakes the next: there
         may be more than the bytes say."""
+        if plenty:
+            self.hand_on()
+        self._was_woken = False
+
+    def hand_on(self) -> None:
+        """Who was woken wakes the next: it found plenty, or does not come to look. The eldest is woken
+        first each time, however it fares."""
         woken, self._was_woken = self._was_woken, False
-        if woken and plenty:
+        if woken:
             with contextlib.suppress(BlockingIOError):
                 os.write(self.wake_next, b".")
 
@@ -76,7 +84,8 @@ class Idling:
     def _doze(self, seconds: float, more: Sequence[int]) -> list[int]:
         if not more:
             return self._see(self._wakes.wait(seconds))
-        return self._see(wait_readable([self.lifeline.nudge, self.wake, *more], seconds))
+        # Not for a byte: who may not look would take it from one who may.
+        return self._see(wait_readable([self.lifeline.nudge, *more], seconds))
 
     def _see(self, ready: list[int]) -> list[int]:
         if self.lifeline.nudge in ready:

@@ -72,8 +72,8 @@ class Looking:
 
         `done` are deleted by the first statement, whatever it finds; then `cleared` is called.
         """
+        self.was_full = not self._most  # and if this one fails, the one before tells nothing
         if not self._most:
-            self.was_full = True
             return []
         self._claims += 1
         self._wanted = wanted

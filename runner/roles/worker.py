@@ -120,6 +120,8 @@ class Worker:
                     self.serve()
             except Disconnected as how:
                 self.joining.lost(how, self.executor.done if self.joined else ())
+            finally:
+                self.idling.hand_on()  # if it has not come to look
         self.joining.leave()
 
     def leave(self) -> None:
@@ -188,6 +190,7 @@ class Worker:
                 self.replace_connection()
             if not self.lifeline.may_claim():
                 # Its renewals fail: what it took now it might have to give up before it is done.
+                self.idling.hand_on()
                 self.idling.pause(ALIVE_SECONDS)
                 continue
             with self.permitted() as permitted:

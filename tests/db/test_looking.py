@@ -251,3 +251,16 @@ def test_a_drain_finds_what_was_committed_late_in_a_kind_that_another_has_emptie
         assert claim(it, full=True) == []
         slow.commit()
     assert len(claim(it, full=True)) == 1
+
+
+def test_a_look_that_failed_was_not_full(db: Connection, db_url: str, clock: Clock) -> None:
+    """Whatever the one before was: a drain would end on it."""
+    it = look_with(db, "t")
+    assert claim(it, full=True) == []
+    assert it.was_full
+    with psycopg.connect(db_url) as other, db.transaction():
+        other.execute("lock table runner.task")
+        db.execute("set local lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable), db.transaction():
+            claim(it, full=True)
+    assert not it.was_full

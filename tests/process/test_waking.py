@@ -53,3 +53,30 @@ def test_as_many_are_woken_as_there_are_tasks(fresh: str, tmp_path: Path) -> Non
             wait_until(work.empty, 20)
             assert fleet.stop() == 0
         work.exactly_once(tasks)
+
+
+def test_who_has_lost_its_session_wakes_another(fresh: str, tmp_path: Path) -> None:
+    """Else the task waits until the one that was woken has connected anew. One that is quick may be
+    first all the same, so it is tried more than once."""
+    elsewhere = []
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, "--poll", "10s", procs=WORKERS) as fleet:
+            fleets.wait_registered(work, WORKERS)
+            tasks = work.add("ordinary")
+            wait_until(work.empty, 20, "they serve")
+            for _ in range(ROUNDS):
+                *_, eldest, _ = work.noted("start")[-1]
+                wait_until(lambda pid=eldest: end_session(work, int(pid)), 20)  # type: ignore[misc]
+                tasks += work.add("ordinary")
+                wait_until(work.empty, 20)
+                elsewhere.append(work.noted("start")[-1][4] != eldest)
+                fleets.wait_registered(work, WORKERS)
+            assert fleet.stop() == 0
+        work.exactly_once(tasks)
+    assert elsewhere.count(True) > ROUNDS / 2
+
+
+def end_session(work: fleets.Work, pid: int) -> bool:
+    """End the session of this worker, if it is registered; whether it was."""
+    query = """select pg_terminate_backend(backend_pid, 5000) from runner.worker where pid = %s"""
+    return bool(work.conn.execute(query, [pid]).fetchone())
