@@ -55,15 +55,8 @@ class Ahead(Sending):
 
     def taking_along(self, gen: PQGen[None]) -> PQGen[None]:
         """What sends a statement, and can take along what goes before it."""
-        self._taker = found = self._taking_along(gen)
-        return found
-
-    def _taking_along(self, gen: PQGen[None]) -> PQGen[None]:
-        self.takes_along = True
-        try:
-            yield from gen
-        finally:
-            self.takes_along = False
+        self._taker = gen
+        return gen
 
     def send_completion_ahead(self, completion: Completion, following: str) -> None:
         """Complete and commit, and begin the transaction of the claim that `following` marks; the answer
@@ -95,6 +88,7 @@ class Ahead(Sending):
         """
         if self.unanswered and gen is not self._taker:
             self._answer()
+        self.takes_along = gen is self._taker
         try:
             return super().wait(gen, *args, **kwargs)
         except BaseException:
@@ -119,8 +113,9 @@ class Ahead(Sending):
     def sent_before(self, send: Callable[[], None] | None = None) -> PQGen[list[pq.abc.PGresult]]:
         """Send what is to go before the next statement, and, where that is given, the statement with
         it; the statement's results. Once it has failed nothing passes but an end of the transaction."""
-        if self.unanswered:
-            return (yield from self._answered(send))
+        return self._answered(send) if self.unanswered else self._sent_ahead(send)
+
+    def _sent_ahead(self, send: Callable[[], None] | None) -> PQGen[list[pq.abc.PGresult]]:
         before, self.before = self.before, ()
         try:
             if send is not None:

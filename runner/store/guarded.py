@@ -112,6 +112,7 @@ class Guarded(Ahead):
     begun = False  # a transaction was begun since the connection was lent
     one_statement_only = False  # of the statement that is being sent
     makes_cursor = False  # of a class of ours
+    adapted = False  # a handler has had the adapters in hand
     nests = False  # the handler may have opened savepoints of its own
     _known = False  # the text of the statement that is being sent was looked at
     _elders: frozenset[threading.Thread] = frozenset()  # left behind by handlers before this one
@@ -136,6 +137,7 @@ class Guarded(Ahead):
         """psycopg's. A cursor asks for it when it is made; one of psycopg's own classes looks at the
         connection's state before it sends anything."""
         if not self.makes_cursor:
+            self.adapted = True  # perhaps: it has them in hand
             self._answer_owner()
         return super().adapters
 

@@ -175,7 +175,9 @@ class Tx(Guarded):
         self.prepare_threshold = None if self.pooled else self._threshold
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
-        self._adapters = self._tpc = None
+        self._tpc = None
+        if self.adapted:  # to copy psycopg's anew costs more than all the rest here
+            self._adapters, self.adapted = None, False
         self._num_transactions = 0  # of blocks that were entered and never left
         self._notice_handlers.clear()
         self._notify_handlers.clear()
