@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
+import psycopg
+
 from ..clock import now
 from ..config import FleetConfig
 from ..places import COST_FACTOR, LAP_SECONDS, Kind, Places
@@ -124,18 +126,23 @@ class Looking:
         if full:
             self._places.know_all()
         self._places.begin(self._clock.stratum())
-        rows = claim(
-            self._claiming,
-            self._worker_id,
-            self._places,
-            self._most,
-            wanted=self._wanted,
-            done=done,
-            fair=self._rng.random() < self._config.fair,
-            full=full,
-            down_to=float("-inf") if to_the_end else self._places.late_from,
-            bounds=self._bounds,
-        )
+        try:
+            rows = claim(
+                self._claiming,
+                self._worker_id,
+                self._places,
+                self._most,
+                wanted=self._wanted,
+                done=done,
+                fair=self._rng.random() < self._config.fair,
+                full=full,
+                down_to=float("-inf") if to_the_end else self._places.late_from,
+                bounds=self._bounds,
+            )
+        except psycopg.Error:
+            if full:  # else each look from now on would make one, and fail with it
+                self._full_at = self._lap_in_any_case_at = now() + LAP_SECONDS
+            raise
         at = now()
         self._found, self._slow = bool(rows), at - begun > SLOW_SECONDS
         if full:

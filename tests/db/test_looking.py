@@ -264,3 +264,31 @@ def test_a_look_that_failed_was_not_full(db: Connection, db_url: str, clock: Clo
         with pytest.raises(psycopg.errors.LockNotAvailable), db.transaction():
             claim(it, full=True)
     assert not it.was_full
+
+
+def test_a_lap_that_failed_is_not_made_again_at_once(
+    db: Connection, db_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take longer than a claim may: then no look would come through as long as it is due."""
+    it = look_with(db, "t")
+    laps = []
+
+    def cut_short(*args: object, full: bool, **options: object) -> list[Row]:
+        if full:
+            laps.append(clock.at)
+            raise psycopg.errors.QueryCanceled
+        return claim_rows(*args, full=full, **options)  # type: ignore[arg-type]
+
+    with psycopg.connect(db_url) as slow:
+        add(slow, "other")
+        claim_rows = looking.claim
+        monkeypatch.setattr(looking, "claim", cut_short)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            claim(it)  # the marks rise
+        for _ in range(29):
+            clock.at += 2
+            assert claim(it) == []
+        clock.at += 2
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            claim(it)
+    assert len(laps) == 2
