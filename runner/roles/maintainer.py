@@ -38,6 +38,7 @@ SWEEP_SECONDS = 10.0  # at least so often
 UNKNOWN_FIRST_SECONDS, UNKNOWN_SECONDS = 5.0, 60.0
 DEAF_POLL_SECONDS = 0.5  # without LISTEN
 DRAIN_POLL_SECONDS = 0.2
+MOST_SESSIONS = 2  # for the passes
 # After idling begins: what was enqueued just before sent no NOTIFY.
 SECOND_LOOKS = (0.005, 0.02, 0.08, 0.32)
 
@@ -92,6 +93,7 @@ class Maintainer:
         self.orphans = Orphans()
         self.due = Due()
         self.registered = False
+        self.failures = 0  # passes, one after the other
         self.types: set[str] = set()
 
     # -- the story --------------------------------------------------------------------------------
@@ -106,12 +108,20 @@ class Maintainer:
                 self.due.look = 0.0  # what was enqueued while it was deaf has woken nobody
             try:
                 self.attend()
+                self.failures = 0
             except (psycopg.Error, PoolTimeout) as error:
-                # The renewer tells of outages; a pass that failed is made again at the next poll.
-                self.log.debug("pass_failed", f"pass failed: {type(error).__name__}: {error}")
-                self.due.look = self.due.sweep = now() + self.config.poll_seconds
+                self.put_off(error)
         self.leave()
         return 0
+
+    def put_off(self, error: psycopg.Error | PoolTimeout) -> None:
+        """Make it again at the next poll; at once while that may be for a session that had ended before,
+        as all in the pool have after an outage. The renewer tells of those."""
+        self.log.debug("pass_failed", f"pass failed: {type(error).__name__}: {error}")
+        self.failures += 1
+        at_once = self.failures <= MOST_SESSIONS and not isinstance(error, PoolTimeout)
+        wait = 0.0 if at_once else self.config.poll_seconds
+        self.due.look = self.due.sweep = now() + wait
 
     def open_pool(self) -> ConnectionPool:
         """Connections for the passes; they come back by themselves, however long that takes."""
@@ -120,7 +130,7 @@ class Maintainer:
         return ConnectionPool(
             conninfo(self.config.dsn, "maintainer"),
             min_size=1,
-            max_size=2,
+            max_size=MOST_SESSIONS,
             timeout=ALIVE_SECONDS,  # without one for longer it would be taken for hung
             connection_class=Bounded,
             kwargs={"autocommit": True},

@@ -16,6 +16,8 @@ from tests.servers import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
 WORKERS, ROUNDS = 4, 10
+END_ALL = """select pg_terminate_backend(pid, 5000) from pg_stat_activity
+             where datname = current_database() and pid <> pg_backend_pid()"""
 
 
 def sleeps(pid: int) -> int:
@@ -94,3 +96,18 @@ def end_session(work: fleets.Work, pid: int) -> bool:
     """End the session of this worker, if it is registered; whether it was."""
     query = """select pg_terminate_backend(backend_pid, 5000) from runner.worker where pid = %s"""
     return bool(work.conn.execute(query, [pid]).fetchone())
+
+
+def test_a_task_need_not_wait_for_the_poll_after_an_outage(fresh: str, tmp_path: Path) -> None:
+    """Nobody heard of it, and the sessions with which it is looked for ended in the outage."""
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, "--poll", "60s", procs=WORKERS) as fleet:
+            fleets.wait_registered(work, WORKERS)
+            tasks = work.add("ordinary")
+            wait_until(work.empty, 20, "they serve")
+            time.sleep(1.0)  # who has just begun to idle looks again by itself
+            work.conn.execute(END_ALL)
+            tasks += work.add("ordinary")
+            wait_until(work.empty, 30)
+            assert fleet.stop() == 0
+        work.exactly_once(tasks)
