@@ -102,6 +102,7 @@ with {gone} me as materialized (
            case lap when 0 then k.at when 1 then k.mark else %(down_to)s::float8 end as low,
            case lap when 0 then 'infinity' when 1 then k.at else k.mark end as high
     from kind k cross join generate_series(0, %(last_lap)s::int) as lap
+    where lap <> 1 or k.mark < k.at  -- else a probe for nothing
     order by k.rank, k.draw, lap
 ), picked as materialized (
     select found.task_ids, s.most
