@@ -16,7 +16,8 @@ def noop(place: Stage, sizes: Sizes) -> Outcome:
 
 def effect(place: Stage, sizes: Sizes) -> Outcome:
     """One row written by the handler, committed with the deletion of its task."""
-    return _against(place, sizes, "effect", EFFECT, ratio_at_least(0.5), beside=CLAIM_EFFECT)
+    target = ratio_at_least(0.5)
+    return _against(place, sizes, "effect", EFFECT, target, beside=CLAIM_EFFECT, more=PROCS * 2)
 
 
 def effect_grouped(place: Stage, sizes: Sizes) -> Outcome:
@@ -38,12 +39,14 @@ def task_rate(
 
 def _against(
     place: Stage, sizes: Sizes, task_type: str, floor: Floor, target: Target,
-    beside: Floor | None = None,
+    beside: Floor | None = None, more: int = 0,
 ) -> Outcome:  # fmt: skip
-    """Floor, ours, floor, ours …; `beside`: a second floor, told without a target."""
+    """Floor, ours, floor, ours …; told without a target: a second floor, `beside`, and so many workers
+    against the same first one."""
     name = task_type.replace("_", "-")
     line = Line(name, "tasks/s", [], [], floor.name, target)
     second = Line(name, "tasks/s", line.ours, [], beside.name if beside else "")
+    third = Line(f"{name}, {more} processes", "tasks/s", [], line.floor, floor.name)
     with database(place) as url, connect(url) as conn:
         for _ in range(sizes.repeat):
             line.floor.append(floor_rate(conn, url, floor, _floor_tasks(sizes, floor)))
@@ -52,7 +55,12 @@ def _against(
             )
             if beside is not None:
                 second.floor.append(floor_rate(conn, url, beside, _floor_tasks(sizes, beside)))
-    return Outcome([line, second] if beside else [line])
+            if more:
+                third.ours.append(
+                    task_rate(place, url, task_type, sizes.tasks, sizes.most_seconds, more)
+                )
+    told = [line, *([second] if beside else []), *([third] if more else [])]
+    return Outcome(told)
 
 
 def _floor_tasks(sizes: Sizes, floor: Floor) -> int:
