@@ -86,8 +86,10 @@ class Looking:
         news = False
         if not rows and not listed and (full or self.woken):
             news = self._list(0.0 if full else WOKEN_LIST_SECONDS)
+        # Woken in vain: another was faster, or our marks are wrong, as when the database's clock was an
+        # hour ahead when we connected. The next byte would wake us again, and nobody else.
+        lap = full or self._lap_is_due() or (self.woken and now() >= self._full_at)
         self.woken = False
-        lap = full or self._lap_is_due()
         if not rows and (lap or news):
             rows = self._look((), full=lap, to_the_end=full)
         self.was_full = lap and (listed or news)

@@ -204,6 +204,20 @@ def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
     assert_found_after_the_pause(it, db, clock)
 
 
+def test_who_was_woken_in_vain_looks_below_its_marks(db: Connection, clock: Clock) -> None:
+    """It is the eldest that is woken each time: with marks that are wrong nobody would find the task."""
+    it = look_with(db, "t")
+    assert claim(it) == []
+    it._clock._ahead += 3600  # as if it had connected while the database's clock was ahead
+    clock.at += 2
+    assert claim(it) == []
+    add(db)
+    clock.at += 2
+    assert claim(it) == []
+    it.woken = True
+    assert len(claim(it)) == 1
+
+
 def test_what_is_committed_late_is_looked_for_once_more_before_one_idles(
     db: Connection, db_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
