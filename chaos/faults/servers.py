@@ -16,7 +16,8 @@ HOURS = (1, -1)
 # Of what was claimed in an hour's time and put off until then; a fence tells when that was.
 CALL_BACK = """update runner.task set run_at = run_at - interval '1 h'
                where state = 'scheduled' and run_at > clock_timestamp() + interval '30 min'
-                 and fence > extract(epoch from clock_timestamp()) * 1000000"""
+                 and (fence > extract(epoch from clock_timestamp()) * 1000000
+                      or cause = 'lease expired')"""  # claimed before the jump, and swept during it
 LATE_SECONDS = 0.25
 
 
