@@ -14,8 +14,8 @@ def wait_readable(fds: Sequence[int], seconds: float) -> list[int]:
 class OneOfMany:
     """Waits on a pipe that other processes wait on as well, and on descriptors of its own.
 
-    By select or poll each byte wakes all who wait, all but one of them in vain. On two cores they took
-    half of the time from a COMMIT to its handler, away from the one who came first and from its session.
+    By select or poll each byte wakes all who wait, all but one of them in vain: on two cores a third
+    of the time from a COMMIT to its handler, taken from the one who came first and from its session.
     epoll wakes one, the eldest of those that wait: so what comes now and then goes to the same worker
     again and again, while its caches are warm. Made after the fork, as children share an epoll.
     """

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes import fields_of
 from tests import fleets
-from tests.servers import wait_until
+from tests.servers import process_state, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
@@ -30,7 +29,7 @@ def calm(pids: Collection[int]) -> bool:
     """Whether all of them sleep, and have slept for a while."""
     before = [sleeps(pid) for pid in pids]
     time.sleep(0.05)
-    asleep = all(fields_of(pid)[0] == "S" for pid in pids)
+    asleep = all(process_state(pid) == "S" for pid in pids)
     return asleep and [sleeps(pid) for pid in pids] == before
 
 
@@ -61,8 +60,8 @@ def test_one_task_wakes_one_worker(fresh: str, tmp_path: Path) -> None:
 def test_as_many_are_woken_as_there_are_tasks(fresh: str, tmp_path: Path) -> None:
     with fleets.work(fresh, tmp_path) as work:
         with fleets.running(fresh, tmp_path, "--poll", "10s", procs=WORKERS) as fleet:
-            fleets.wait_registered(work, WORKERS)
-            time.sleep(1.5)
+            pids = fleets.wait_registered(work, WORKERS).values()
+            wait_until(lambda: calm(pids), 20)
             tasks = work.add("sleepy", WORKERS, seconds=3)
             wait_until(work.empty, 40)
             assert fleet.stop() == 0
