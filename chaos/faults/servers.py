@@ -13,11 +13,12 @@ SEGMENTS = 16  # of WAL; more than the server has ready
 USE_UP = """select pg_logical_emit_message(false, 'chaos', 'x');
             select pg_switch_wal()"""
 HOURS = (1, -1)
-# Of what was claimed in an hour's time and put off until then; a fence tells when that was.
+# Of what was put off by a clock that was an hour ahead: claimed in the future, as its fence tells, or
+# claimed before the jump and swept during it.
 CALL_BACK = """update runner.task set run_at = run_at - interval '1 h'
                where state = 'scheduled' and run_at > clock_timestamp() + interval '30 min'
                  and (fence > extract(epoch from clock_timestamp()) * 1000000
-                      or cause = 'lease expired')"""  # claimed before the jump, and swept during it
+                      or cause = 'lease expired')"""
 LATE_SECONDS = 0.25
 
 

@@ -232,19 +232,26 @@ def test_readme(db: Connection, db_url: str) -> None:
 
 
 def test_what_was_put_off_by_a_wrong_clock_is_called_back(db: Connection) -> None:
-    """Claimed in an hour's time, and due a second after that; no other task that waits. The fault of the
-    soak heals with the same statement."""
-    add = """insert into runner.task (task_type, state, run_at, fence)
+    """Claimed in an hour's time, and due a second after that; claimed before and swept then; no
+    other task that waits. The fault of the soak heals with the same statement."""
+    add = """insert into runner.task (task_type, state, run_at, fence, cause)
              select 't', 'scheduled', clock_timestamp() + make_interval(secs => %s),
-                    extract(epoch from clock_timestamp() + make_interval(secs => %s)) * 1000000"""
-    for due, claimed in ((3601, 3600), (7200, -5), (10, 3600)):
-        db.execute(add, [due, claimed])
+                    extract(epoch from clock_timestamp() + make_interval(secs => %s)) * 1000000, %s"""
+    expired = "lease expired"
+    for due, claimed, cause in (
+        (3601, 3600, None),
+        (7200, -5, None),
+        (10, 3600, None),
+        (3602, -5, expired),
+        (10, -5, expired),
+    ):
+        db.execute(add, [due, claimed, cause])
     (block,) = blocks(ROOT / "docs" / "reliability.md")
     assert block.text.split() == CALL_BACK.split()
-    assert db.execute(CALL_BACK).rowcount == 1
+    assert db.execute(CALL_BACK).rowcount == 2
     left = """select array_agg(round(extract(epoch from run_at - created_at) / 60) order by task_id)
               from runner.task"""
-    assert one(db, left) == [0, 120, 0]
+    assert one(db, left) == [0, 120, 0, 0, 0]
 
 
 @pytest.fixture
