@@ -90,12 +90,13 @@ class _Session(Session):
 
     retries: bool = False
 
-    def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
+    def complete_and_commit(self, claim: Claim, *, chain: bool = False) -> None:
         assert isinstance(self.conn, Guest)
         if not self.conn.nested:
-            super().complete_and_commit(claim, marker, following)
+            super().complete_and_commit(claim, chain=chain)
             return
-        if ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence) != marker:
+        found = ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
+        if found != self.conn.marker:
             raise TransactionMisuse(ENDED)
         self.conn.end(b"COMMIT")
 

@@ -11,7 +11,6 @@ from ..errors import Discard, LeaseLost, Retry, Snooze, TimeLimit, TransactionMi
 from ..fields import check_delay
 from ..judge import Claim, Judge, Verdict
 from ..registry import Handler
-from ..store.claim import Row
 from ..task import Task
 from ..text import cause_name, error_text
 from ..wire import Outcome
@@ -39,11 +38,6 @@ COMPLETED = Ended(Outcome.OK)
 DONE = Ended(Outcome.OK, done=True)
 
 
-def marker_of(claim: Claim | Row) -> str:
-    """What the transaction of a claim is marked with."""
-    return f"{claim.task_id}.{claim.fence}"
-
-
 @dataclass
 class Attempts:
     """Runs attempts in one session."""
@@ -61,16 +55,16 @@ class Attempts:
         task: Task,
         claim: Claim,
         ending: Callable[[], None],
-        following: Callable[[], str | None] = lambda: None,
+        follows: Callable[[], bool] = lambda: False,
     ) -> Ended:
         """Run the handler and end the claim; `ending` is called before the first statement that does.
 
-        `following` is asked at the COMMIT for the marker of the claim that will be run next.
+        `follows` is asked at the COMMIT whether another claim is run next, whose transaction is begun on
+        the same way.
         Disconnected when that could not be written: then the next identity does it.
         """
         conn = self.session.conn
-        marker = marker_of(claim)
-        conn.lend(marker)
+        conn.lend()
         error = self.calling.call(handler, conn, task)
         if conn.unanswered:
             ending()  # what is waited for from now on is not the handler's affair
@@ -82,7 +76,7 @@ class Attempts:
         error = error or self.misuse()
         lost = False
         if error is None:
-            error = self._complete(task, claim, marker, following)
+            error = self._complete(task, claim, follows)
             if error is None:
                 return COMPLETED
             lost = isinstance(error, LeaseLost)  # ours, not one that a handler may raise
@@ -96,16 +90,16 @@ class Attempts:
         return TransactionMisuse(ENDED) if conn.ended_by_handler else None
 
     def _complete(
-        self, task: Task, claim: Claim, marker: str, following: Callable[[], str | None]
+        self, task: Task, claim: Claim, follows: Callable[[], bool]
     ) -> BaseException | None:
         """None when the completion is committed, or sent; else what became of it instead."""
         conn = self.session.conn
         try:
             faults.point("before_commit")
             if task.key is None:
-                self.session.complete_and_commit(claim, marker, following())
+                self.session.complete_and_commit(claim, chain=follows())
             else:
-                self.session.complete_keyed(claim, task.key, task.type, marker)
+                self.session.complete_keyed(claim, task.key, task.type)
         except AlreadyDone:
             return self._drop(claim)
         except (psycopg.Error, LeaseLost) as error:

@@ -13,11 +13,11 @@ from ..store.ahead import NotRead
 from ..store.claim import Row
 from ..task import Task
 from ..wire import Kind, Token
-from .attempt import COMPLETED, Attempts, Ended, marker_of
+from .attempt import COMPLETED, Attempts, Ended
 from .group import Group, may_share
 from .handoff import Handoff, together
 from .pace import Pace
-from .session import Session
+from .session import Session, meant
 from .telling import Telling
 
 CLEAR_SECONDS = 0.02  # what is done may wait so long for its deletion
@@ -94,9 +94,7 @@ class Executor:
         claim = row.claim
         task = self.telling.begin(handler, row)
         began = time.monotonic()
-        ended = self.attempts.run(
-            handler, task, claim, lambda: self._ending(claim), self._following
-        )
+        ended = self.attempts.run(handler, task, claim, lambda: self._ending(claim), self._follows)
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
@@ -119,7 +117,7 @@ class Executor:
         """Precedes every statement that ends a claim. The one before is answered by now; where it has
         failed, that is written when this one is through: the transaction is this one's."""
         conn = self.session.conn
-        if self._sent is not None and not conn.unanswered and self.session.failure() is None:
+        if self._sent is not None and not conn.unanswered and conn.late is None:
             self._end_sent()
         self.telling.ending(claim)
 
@@ -129,24 +127,21 @@ class Executor:
             return
         (handler, task, claim, seconds), self._sent = self._sent, None
         ended = COMPLETED
-        error = self.session.failure()
-        if not isinstance(self.session.conn.late, NotRead):
-            self.session.uncertain = None
-        if error is not None:
+        if (late := self.session.conn.late) is not None:
+            if not isinstance(late, NotRead):
+                self.session.uncertain = None
             self.session.conn.late = None
-            ended = self.attempts.end_late(error, handler, task, claim)
+            ended = self.attempts.end_late(meant(late), handler, task, claim)
         self.session.uncertain = None
         self._finished(task, claim, ended, seconds)
 
-    def _following(self) -> str | None:
-        """The marker of the row that comes next, which is ours to begin from now on; None where its
-        transaction is not to be begun ahead."""
+    def _follows(self) -> bool:
+        """Take the row that comes next, which is ours to begin from now on; whether its transaction
+        is to be begun ahead."""
         if self.stopping() or self.done or self._sent is not None:
-            return None
+            return False
         self._next = self.handoff.next()
-        if self._next is None or self._next.idempotency_key is not None:
-            return None
-        return marker_of(self._next)
+        return self._next is not None and self._next.idempotency_key is None
 
     def tidy(self, *, used: bool) -> None:
         """Undo what a handler left on the connection, and in the session where it used that."""

@@ -61,11 +61,10 @@ class Group:
         if not may_share(first):
             return first
         conn = self.session.conn
-        marker = f"group {first.task_id}.{first.fence}"
         row: Row | None = first
         began = time.monotonic()
         try:
-            conn.begin_group(marker)
+            conn.begin_group()
             # Whoever has changed the session is the last: that is put back when the transaction is over.
             while row is not None and may_share(row) and not (conn.traces or self.stopping()):
                 self._run_member(row)
@@ -75,7 +74,7 @@ class Group:
             if self.members:  # then the row at hand is one, and is given back with the others
                 row = following()
         else:
-            self._commit(marker)
+            self._commit()
         self._end(time.monotonic() - began)
         return row
 
@@ -103,13 +102,13 @@ class Group:
     def _good(self) -> list[Member]:
         return [member for member in self.members if member.verdict is None]
 
-    def _commit(self, marker: str) -> None:
+    def _commit(self) -> None:
         """Delete and commit those that succeeded; if that fails, they run again one by one."""
         self._announce_end()
         done = [Token(one.claim.task_id, one.claim.fence) for one in self._good()]
         try:
             faults.point("before_group_commit")
-            self.session.complete_group(done, marker)
+            self.session.complete_group(done)
             faults.point("after_group_commit")
         except psycopg.Error as error:
             self._undo(error)

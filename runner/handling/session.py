@@ -53,30 +53,25 @@ class Session:
     def __post_init__(self) -> None:
         self._owner = str(self.worker_id)
 
-    def complete_and_commit(self, claim: Claim, marker: str, following: str | None = None) -> None:
+    def complete_and_commit(self, claim: Claim, *, chain: bool = False) -> None:
         """Delete the task in its handler's transaction and commit it, in one round trip; and begin
-        that of the claim which follows, where its marker is given: then what fails is `failure`.
+        the next one, with `chain`: then what fails of it is `late` of the connection.
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
-        completion = Completion(self._owner, claim.task_id, claim.fence, marker)
+        completion = Completion(self._owner, claim.task_id, claim.fence, self.conn.marker)
         try:
-            self.conn.finish(completion, following)
+            self.conn.finish(completion, chain=chain)
         except psycopg.Error as error:
-            meant = _meant(error)
-            if meant is error:
+            cause = meant(error)
+            if cause is error:
                 raise
-            raise meant from error
+            raise cause from error
 
-    def failure(self) -> Exception | None:
-        """What has become known of the completion that was not waited for: why it failed."""
-        error = self.conn.late
-        return _meant(error) if error is not None else None
-
-    def complete_keyed(self, claim: Claim, key: str, task_type: str, marker: str) -> None:
+    def complete_keyed(self, claim: Claim, key: str, task_type: str) -> None:
         """The same for a task with a key; AlreadyDone when somebody has completed that before."""
         found = ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
-        if self.conn.begun and found != marker:
+        if self.conn.begun and found != self.conn.marker:
             raise TransactionMisuse(ENDED)
         if not ending.leave_receipt(self.conn, key, claim.task_id, task_type):
             raise AlreadyDone(key)
@@ -86,12 +81,12 @@ class Session:
         """Delete a task whose key was completed before, by itself."""
         ending.complete(self.conn, self.worker_id, claim.task_id, claim.fence)
 
-    def complete_group(self, done: Collection[Token], marker: str) -> None:
+    def complete_group(self, done: Collection[Token]) -> None:
         """Delete the tasks of a group in the transaction that they share, and commit it."""
         self.conn.before = ()  # what is kept by savepoints is kept by the COMMIT
         if done:
             found = ending.complete_group(self.conn, self.worker_id, done)
-            if found != marker:
+            if found != self.conn.marker:
                 raise TransactionMisuse(ENDED)
         self.conn.end(b"COMMIT")
 
@@ -125,7 +120,8 @@ class Session:
         return is_infrastructure(error, self.conn)
 
 
-def _meant(error: psycopg.Error) -> Exception:
+def meant(error: psycopg.Error) -> Exception:
+    """What a completion that failed so has come to."""
     if error.sqlstate == LEASE_LOST:
         return LeaseLost(str(error))
     return TransactionMisuse(ENDED) if error.sqlstate == MISUSE else error

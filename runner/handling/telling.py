@@ -25,6 +25,9 @@ class Telling:
     log: LogPipe
     started: int = 0
 
+    def __post_init__(self) -> None:
+        self._says_all = self.log.tells("debug")
+
     def begin(self, handler: Handler, row: Row) -> Task:
         """Say that the handler starts; what it is given."""
         limit = handler.timeout if handler.timeout is not None else self.config.timeout_seconds
@@ -60,7 +63,7 @@ class Telling:
     def tell(self, task: Task, ended: Ended, seconds: float) -> None:
         """Log how it went; people hear only of what people must fix."""
         outcome, verdict = ended.outcome, ended.verdict
-        if outcome is Outcome.OK and not self.log.tells("debug"):
+        if outcome is Outcome.OK and not self._says_all:
             return
         cause, error = (verdict.cause, verdict.error) if verdict is not None else (None, None)
         said = say(task.type, task.id, outcome, task.attempt, error or cause)

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 
-from .sending import CHAIN, MARK, PLAIN, Completion, Sending
+from .sending import CHAIN, COMPLETE, MARK, PLAIN, Completion, Sending
 
 _RV = TypeVar("_RV")
 CANCELED = b"57014"
@@ -35,7 +35,6 @@ class Ahead(Sending):
     _hearing = False  # what was sent is being answered, or what follows from the answer done
     _canceled = False  # meanwhile, by psycopg, because of an exception from a signal
     _taker: Generator[Any, Any, Any] | None = None  # what may run while something is unanswered
-    _marker = ""  # of the claim that the transaction is for
 
     @property
     def goes_before(self) -> bool:
@@ -58,21 +57,23 @@ class Ahead(Sending):
         self._taker = gen
         return gen
 
-    def send_completion_ahead(self, completion: Completion, following: str) -> None:
-        """Complete and commit, and begin the transaction of the claim that `following` marks; the answer
-        is that of the next statement, or of `answer`."""
-        # The next one is of the same kind as this, where that is of no kind in particular.
-        begin = [CHAIN] if self.plain else [b"commit", PLAIN]
-        commands = [*begin, MARK % following.encode()]
+    def send_completion_ahead(self, completion: Completion) -> None:
+        """Complete and commit, and begin the next transaction; the answer is that of the next statement,
+        or of `answer`."""
+        pgconn = self.pgconn
         with self.lock:
-            self._prepare()
+            if not self.has_prepared:
+                self._prepare()
             self._enter_pipeline_mode()
-            self.pgconn.send_query_prepared(b"runner_complete", completion.values)
-            self._put(commands)
-            self.unanswered = 1 + len(commands)
-            self.pgconn.flush()  # what a socket does not hold goes with what is sent next
+            pgconn.send_query_prepared(COMPLETE, completion.values)
+            if self.plain:  # the next one is of the same kind
+                pgconn.send_query_prepared(CHAIN, None)
+            else:
+                self._put([b"commit", PLAIN])
+            pgconn.send_query_prepared(MARK, None)
+            self.unanswered = 3 if self.plain else 4
+            pgconn.flush()  # what a socket does not hold goes with what is sent next
         self.free = self.plain = self.ahead = True
-        self._marker = following
 
     def _try_cancel(self, **kwargs: Any) -> None:
         # psycopg's, when a signal ends its waiting; after it, it waits for what is still to come.
@@ -106,9 +107,9 @@ class Ahead(Sending):
             self._taker = gen = self._answered(None)
             self.wait(gen)
 
-    def _send(self, text: bytes) -> None:
+    def _call(self, function: Callable[..., pq.abc.PGresult], *args: bytes) -> None:
         self._answer()
-        super()._send(text)
+        super()._call(function, *args)
 
     def sent_before(self, send: Callable[[], None] | None = None) -> PQGen[list[pq.abc.PGresult]]:
         """Send what is to go before the next statement, and, where that is given, the statement with
@@ -143,8 +144,9 @@ class Ahead(Sending):
             yield from self._begun_anew()
         self._hearing = False
         # A COMMIT that waits for a standby succeeds, canceled or not.
-        own = any(result.error_field(pq.DiagnosticField.SQLSTATE) == CANCELED for result in results)
-        self.cut_short = self._canceled and not own
+        self.cut_short = self._canceled and not any(
+            result.error_field(pq.DiagnosticField.SQLSTATE) == CANCELED for result in results
+        )
         if self.cut_short and self.lent and not results:
             raise psycopg.errors.QueryCanceled("what was waited for was canceled")
         if failed is None or send is None or not self.lent:
@@ -157,6 +159,6 @@ class Ahead(Sending):
         if self.open:
             yield from self._sent(b"rollback")
         if self.lent:
-            yield from self._sent(b"; ".join([PLAIN, MARK % self._marker.encode()]))
+            yield from self._sent(b"; ".join([PLAIN, self._mark]))
         else:
             self.ahead = False

@@ -177,7 +177,7 @@ class Guarded(Ahead):
             # Begun again, it would pass for the one that the handler has ended, effect and all.
             _refuse("ending the transaction")
         self.begun = True
-        yield from self._begun(super()._get_tx_start_command(), self._marker)
+        yield from self._begun(super()._get_tx_start_command())
 
     def _exec_command(self, command: Any, *args: Any, **kwargs: Any) -> PQGen[Any]:
         # psycopg's own: the savepoints of its blocks, and what server cursors do once they are declared.

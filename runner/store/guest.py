@@ -1,5 +1,6 @@
 """The guarded connection of workers, over one that a test has: the same session, its transaction too."""
 
+import secrets
 from typing import Any
 
 import psycopg
@@ -28,14 +29,15 @@ class Guest(Tx):
         self._autocommit = True
         self.traces = self.nested = self._unended = False
 
-    def lend(self, marker: str) -> None:
+    def lend(self) -> None:
         """Hand the connection to a handler, in a transaction of its own or behind a savepoint."""
         self.nested = self.open
         if self.nested:
-            begin = query("nested_begin").format(marker=sql.Literal(marker))
+            self.marker = secrets.token_hex(8)  # it stands until the test's own transaction ends
+            begin = query("nested_begin").format(marker=sql.Literal(self.marker))
             self.send(begin.as_bytes())
         self._unended = True
-        super().lend(marker)
+        super().lend()
         self.begun = self.nested
 
     def end(self, command: bytes) -> None:
@@ -58,11 +60,11 @@ class Guest(Tx):
             # The handler has ended the test's transaction, and begun one of its own.
             super().end(b"ROLLBACK")
 
-    def finish(self, completion: Completion, following: str | None = None) -> None:
+    def finish(self, completion: Completion, *, chain: bool = False) -> None:
         """Only for transactions of our own: there is a COMMIT in it."""
         assert not self.nested
         self._unended = False
-        super().finish(completion, following)
+        super().finish(completion, chain=chain)
 
     def restore(self, *, thorough: bool = False) -> None:
         """Undo what the handler left on this object. The session is the test's: it stays as it is."""

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import psycopg
-from psycopg import generators, pq, waiting
+from psycopg import generators, pq
 from psycopg.abc import PQGen
 
 from .bounded import GOOD, Bounded
 from .sql import query
 
 TEXT = query("complete_and_commit").as_string()
-PREPARE = query("prepare_complete").as_string().encode()
 PREPARED = query("complete_prepared").as_string()
 
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
@@ -29,11 +28,15 @@ def _commands(name: str) -> list[bytes]:
 
 
 FREE, FREE_LOCALLY, BOUND = (_commands(name) for name in ("free", "free_locally", "bound"))
-(MARK,), (CHAIN,) = _commands("mark_transaction"), _commands("commit_and_chain")
+(MARK_TEXT,), (CHAIN_TEXT,) = _commands("mark_transaction"), _commands("commit_and_chain")
+COMPLETE_TEXT = query("complete_or_raise").as_bytes()
 OPEN_MEMBER, KEEP_MEMBERS, UNDO_MEMBER = (
     _commands(name)[0] for name in ("open_member", "keep_members", "undo_member")
 )
 PLAIN = b"BEGIN"  # psycopg's
+SYNC = pq.ExecStatus.PIPELINE_SYNC
+# Names of what a session has prepared of ours.
+COMPLETE, CHAIN, MARK = b"runner_complete", b"runner_chain", b"runner_mark"
 
 
 class Completion(NamedTuple):
@@ -57,13 +60,14 @@ class Completion(NamedTuple):
     @property
     def values(self) -> list[bytes]:
         """What the prepared one is given."""
-        values = (self.task_id, self.worker_id, self.fence, self.marker)
-        return [str(value).encode() for value in values]
+        task_id, fence = b"%d" % self.task_id, b"%d" % self.fence
+        return [task_id, self.worker_id.encode(), fence, self.marker.encode()]
 
 
 class Sending(Bounded):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
 
+    marker = ""  # in each transaction that we begin for a handler: nobody else has it
     has_prepared = False
     free = False  # the session's timeouts are off
     plain = True  # the open transaction was begun without wishes of the handler's
@@ -75,12 +79,15 @@ class Sending(Bounded):
             self._send(text)
 
     def _send(self, text: bytes) -> None:
+        self._call(self.pgconn.exec_, text)
+
+    def _call(self, function: Callable[..., pq.abc.PGresult], *args: bytes) -> None:
         # One call of libpq, which waits by itself: none of the handler's code runs, so there is nothing
         # that a signal could end, and psycopg's generators cost more than the call. It would first wait
         # for a statement that a handler broke off, and pass over what came of that.
         if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
             raise psycopg.OperationalError("another statement is still under way")
-        result = self.pgconn.exec_(text)
+        result = function(*args)
         if result.status in GOOD:
             return
         if result.error_field(pq.DiagnosticField.SQLSTATE) is None:
@@ -90,9 +97,13 @@ class Sending(Bounded):
             raise psycopg.OperationalError(result.get_error_message())
         raise psycopg.errors.error_from_result(result)
 
-    def _begun(self, begin: bytes, marker: str) -> PQGen[None]:
+    @property
+    def _mark(self) -> bytes:
+        return MARK_TEXT % self.marker.encode()
+
+    def _begun(self, begin: bytes) -> PQGen[None]:
         """Begin a handler's transaction, free of our timeouts and marked, in one round trip."""
-        mark = MARK % marker.encode()
+        mark = self._mark
         self.plain = begin == PLAIN
         if not self.ours:
             yield from self._sent(b"; ".join([begin, *self.durable, *FREE_LOCALLY, mark]))
@@ -100,7 +111,7 @@ class Sending(Bounded):
             yield from self._sent(b"; ".join([begin, mark]))
         else:
             # The settings are committed by themselves: the handler's ROLLBACK must not take them back.
-            yield from self._sent(b"; ".join([begin, *FREE, CHAIN, mark]))
+            yield from self._sent(b"; ".join([begin, *FREE, CHAIN_TEXT, mark]))
             self.free = True
 
     def _bounded(self) -> PQGen[None]:
@@ -112,16 +123,17 @@ class Sending(Bounded):
     def send_completion(self, completion: Completion) -> None:
         """Complete and commit, and put our timeouts back, as one string."""
         with self.lock:
-            self._prepare()
+            if not self.has_prepared:
+                self._prepare()
             behind = [b"commit", *BOUND] if self.free else [b"commit"]
             self._send(b"; ".join([completion.prepared, *behind]))
         self.free, self.plain = False, True
 
     def _prepare(self) -> None:
-        # By itself: it is there whatever becomes of what is sent with it.
-        if not self.has_prepared:
-            self._send(PREPARE)
-            self.has_prepared = True
+        # By themselves: they are there whatever becomes of what is sent with them.
+        for name, text in ((COMPLETE, COMPLETE_TEXT), (CHAIN, CHAIN_TEXT), (MARK, self._mark)):
+            self._call(self.pgconn.prepare, name, text)
+        self.has_prepared = True
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
@@ -153,19 +165,13 @@ class Sending(Bounded):
             send()
         pgconn.pipeline_sync()
         yield from generators.send(pgconn)  # it may be larger than what a socket holds
-        while True:
-            while pgconn.is_busy():
-                yield waiting.WAIT_R
-                pgconn.consume_input()
-            result = pgconn.get_result()
-            if result is None:
-                count -= 1  # each command's results end with a None
-            elif result.status == pq.ExecStatus.PIPELINE_SYNC:
-                return failed, results
-            elif count <= 0:
-                results.append(result)
-            elif result.status not in GOOD:
+        for _ in range(count):
+            (result,) = yield from generators.fetch_many(pgconn)
+            if result.status not in GOOD:
                 failed = failed or result
+        while (found := (yield from generators.fetch_many(pgconn)))[0].status != SYNC:
+            results += found
+        return failed, results
 
     def _enter_pipeline_mode(self) -> None:
         self._piping = True

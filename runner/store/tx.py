@@ -1,5 +1,6 @@
 """The connection that a worker claims with and hands to handlers, guarded while it is lent."""
 
+import secrets
 import threading
 from collections import deque
 from contextlib import suppress
@@ -38,17 +39,12 @@ class Tx(Guarded):
         # variable lives as long as the handler's traceback: with a plain lock we would wait for ever.
         self.lock: Any = threading.RLock()
         self._members = Savepoints()
+        self.marker = secrets.token_hex(8)
         self._at_home = frozenset(threading.enumerate())  # the app's own, from before any handler
 
-    def lend(self, marker: str) -> None:
-        """Hand the connection to a handler; `marker` names its claim inside the transaction.
-
-        One that was begun ahead for this very claim (`finish`) becomes the handler's with its first
-        statement.
-        """
-        if self.ahead and marker != self._marker:
-            self.drop_ahead()
-        self._marker = marker
+    def lend(self) -> None:
+        """Hand the connection to a handler. A transaction that was begun ahead (`finish`) becomes the
+        handler's with its first statement."""
         self._autocommit = self.begun = self.cut_short = False
         self._meet_elders()
         self.lent = True
@@ -70,8 +66,9 @@ class Tx(Guarded):
             self.lent = False
             if self._pipeline is not None:
                 self._leave_pipeline()
-            with suppress(psycopg.Error):  # that it is lost shows in the transaction's status
-                self._answer()
+            if self.unanswered:
+                with suppress(psycopg.Error):  # that it is lost shows in the transaction's status
+                    self._answer()
         finally:
             self.lock.release()
         if self.lock._is_owned():
@@ -114,25 +111,25 @@ class Tx(Guarded):
                 self.wait(self._exec_command(command))
         self._autocommit = True
 
-    def finish(self, completion: Completion, following: str | None = None) -> None:
-        """Complete and commit in one round trip, and be in autocommit mode again; `following` is the
-        marker of the claim whose transaction is begun on the same way, and then it is not waited for.
+    def finish(self, completion: Completion, *, chain: bool = False) -> None:
+        """Complete and commit in one round trip, and be in autocommit mode again; with `chain` the next
+        transaction is begun on the same way, and then it is not waited for.
 
         Nothing of ours may be sent in that but through `_start_query`, which ends it first.
         """
         self.lent = self.ahead = False
         if not self.ours or self.traces:  # else who knows what is left of our prepared statements
             self.send(completion.text)
-        elif following is None or not self.free:
-            self.send_completion(completion)
-        else:
-            self.send_completion_ahead(completion, following)
+        elif chain and self.free:
+            self.send_completion_ahead(completion)
             self.begun = False
+        else:
+            self.send_completion(completion)
         self._autocommit = True
 
-    def begin_group(self, marker: str) -> None:
+    def begin_group(self) -> None:
         """Begin a transaction for several handlers, each behind a savepoint of its own."""
-        self.lend(marker)
+        self.lend()
         self._begin()
         self.lent, self.unsent = False, None
         self._members = Savepoints()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runner.backoff import Backoff
-from runner.handling.attempt import Attempts, marker_of
+from runner.handling.attempt import Attempts
 from runner.handling.calling import Calling
 from runner.handling.interrupts import Interrupts
 from runner.handling.restore import ProcessState
@@ -108,7 +108,7 @@ class Bench:
             row.task(None),
             row.claim,
             lambda: None,
-            lambda: None if following is None else marker_of(following),
+            lambda: following is not None,
         )
         if ended.done:
             delete_done(self.conn, self.session.worker_id, [Token(row.task_id, row.fence)])

@@ -20,7 +20,7 @@ def tx(db: Connection, db_url: str) -> Iterator[Tx]:
     """A worker's connection, lent as a handler gets it; there is a table to leave effects in."""
     db.execute("create table effect (n int)")
     with connect(db_url, "worker test", factory=Tx) as tx:
-        tx.lend("1.2")
+        tx.lend()
         yield tx
         tx.lent = False
 

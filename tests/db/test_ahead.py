@@ -122,9 +122,7 @@ def isolated(tx: Tx, task: Task) -> None:
 def looks(tx: Tx, task: Task) -> None:
     with suppress(psycopg.errors.UniqueViolation), tx.transaction():
         tx.execute("select 1 / %s", [1])
-    assert tx.execute("select current_setting('runner.claim')").fetchone() == (
-        f"{task.id}.{task.fence}",
-    )
+    assert tx.execute("select current_setting('runner.claim')").fetchone() == (tx.marker,)
     good(tx, task)
 
 
@@ -244,14 +242,14 @@ def test_a_time_limit_that_strikes_in_anothers_commit_charges_nobody(batches: Ba
 
 
 def test_a_stop_before_the_next_one_hears_of_it(batches: Batches) -> None:
-    real = batches.executor._following
+    real = batches.executor._follows
 
-    def following() -> str | None:
+    def follows() -> bool:
         found = real()
         batches.stopping = True  # a stop arrives when the COMMIT is on its way
         return found
 
-    batches.executor._following = following  # type: ignore[method-assign]
+    batches.executor._follows = follows  # type: ignore[method-assign]
     batches.run(good, good)
     assert batches.effects() == [0]
     assert batches.left() == {1: ("ready", 0, None)}

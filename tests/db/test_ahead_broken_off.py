@@ -233,14 +233,14 @@ def test_what_fails_before_it_is_sent_costs_no_connection(batches: Batches, way:
 
 
 def test_a_stop_before_the_next_one_writes_what_has_failed(batches: Batches) -> None:
-    real = batches.executor._following
+    real = batches.executor._follows
 
-    def following() -> str | None:
+    def follows() -> bool:
         found = real()
         batches.stopping = True
         return found
 
-    batches.executor._following = following  # type: ignore[method-assign]
+    batches.executor._follows = follows  # type: ignore[method-assign]
     batches.run(defers(batches), good, good)
     failure = ("scheduled", 1, "psycopg.errors.UniqueViolation")
     assert batches.left() == {0: failure, 1: ("ready", 0, None), 2: ("ready", 0, None)}

@@ -139,9 +139,9 @@ def test_a_commit_without_an_answer(
     method = "end" if key else "finish"
     real = getattr(bench.conn, method)
 
-    def unanswered(*args: Any) -> None:
+    def unanswered(*args: Any, **options: Any) -> None:
         if arrived:
-            real(*args)
+            real(*args, **options)
         cut(bench)
         bench.conn.pgconn.finish()
         raise psycopg.OperationalError("the connection is lost")

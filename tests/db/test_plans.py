@@ -39,11 +39,11 @@ class Worker:
         before = self.blocks()
         for _ in range(count):
             (row,) = self.looking.claim(lambda _: 1, [], lambda: None, full=False)
-            marker = f"{row.task_id}.{row.fence}"
-            self.conn.lend(marker)
+            self.conn.lend()
             self.conn.execute("select 1")
             self.conn.take_back(one_statement=False)
-            self.conn.finish(Completion(str(self.worker_id), row.task_id, row.fence, marker))
+            completion = Completion(str(self.worker_id), row.task_id, row.fence, self.conn.marker)
+            self.conn.finish(completion)
         return (self.blocks() - before) / count
 
     def blocks(self) -> int:

@@ -72,7 +72,7 @@ def test_nothing_stays_in_the_session(through: Pooler) -> None:
     with connect(through.url(), "test", factory=Tx) as tx:
         for n in range(8):
             assert tx.execute("select %s::int", [n], prepare=True).fetchone() == (n,)
-        tx.lend("1.2")
+        tx.lend()
         tx.execute("select 1")
         tx.take_back(one_statement=False)
         tx.end(b"COMMIT")
@@ -86,9 +86,9 @@ def test_nothing_stays_in_the_session(through: Pooler) -> None:
 
 def test_a_handler_has_the_bounds_of_a_handler(through: Pooler) -> None:
     with connect(through.url(), "test", factory=Tx) as tx:
-        tx.lend("1.2")
+        tx.lend()
         assert setting(tx, "statement_timeout") == setting(tx, "lock_timeout") == "0"
-        assert setting(tx, "runner.claim") == "1.2"
+        assert setting(tx, "runner.claim") == tx.marker
         tx.take_back(one_statement=False)
         tx.end(b"ROLLBACK")
 
@@ -99,7 +99,7 @@ def test_commits_are_durable_whatever_the_default(through: Pooler, db: Connectio
     try:
         with connect(through.url(), "test", factory=Tx) as tx:
             assert setting(tx, "synchronous_commit") == "on"
-            tx.lend("1.2")
+            tx.lend()
             assert setting(tx, "synchronous_commit") == "on"
             tx.take_back(one_statement=False)
             tx.end(b"ROLLBACK")
@@ -112,7 +112,7 @@ def test_a_handler_may_choose_its_isolation(through: Pooler, db: Connection) -> 
     db.execute(f"alter database {name} set synchronous_commit = off")
     try:
         with connect(through.url(), "test", factory=Tx) as tx:
-            tx.lend("1.2")
+            tx.lend()
             tx.execute("set transaction isolation level serializable")
             assert setting(tx, "transaction_isolation") == "serializable"
             assert setting(tx, "synchronous_commit") == "on"
@@ -128,7 +128,7 @@ def test_nobody_elses_session_is_ended_for_a_dead_worker(through: Pooler, db: Co
         register_worker(conn, worker)
     assert db.execute("select backend_pid from runner.worker").fetchone() == (None,)
     with connect(through.url(), "worker 1", factory=Tx) as other:
-        other.lend("1.2")
+        other.lend()
         other.execute("select 1")
         ending.terminate_backend(db, worker.worker_id)
         assert other.execute("select 2").fetchone() == (2,)

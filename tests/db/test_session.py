@@ -53,7 +53,7 @@ def traces(tx: Tx) -> list[object]:
 
 def task(tx: Tx, *statements: str) -> None:
     """A task that leaves something."""
-    tx.lend("1.2")
+    tx.lend()
     for statement in statements:
         tx.execute(statement)
     tx.take_back(one_statement=True)
@@ -198,7 +198,7 @@ def test_what_is_left_on_the_object(tx: Tx, leave: Callable[[Tx], None]) -> None
         ]
 
     before = shown()
-    tx.lend("1.2")
+    tx.lend()
     leave(tx)
     tx.take_back(one_statement=True)
     tx.end(b"COMMIT")
@@ -208,7 +208,7 @@ def test_what_is_left_on_the_object(tx: Tx, leave: Callable[[Tx], None]) -> None
 
 def test_notices_go_to_nobody_of_before(tx: Tx) -> None:
     heard: list[object] = []
-    tx.lend("1.2")
+    tx.lend()
     tx.add_notice_handler(heard.append)
     tx.execute("do $$ begin raise notice 'one'; end $$")
     tx.take_back(one_statement=True)
@@ -219,7 +219,7 @@ def test_notices_go_to_nobody_of_before(tx: Tx) -> None:
 
 
 def test_a_block_that_was_entered_and_never_left(tx: Tx) -> None:
-    tx.lend("1.2")
+    tx.lend()
     tx.execute("select 1")
     psycopg.Transaction(tx).__enter__()
     tx.take_back(one_statement=True)

@@ -52,11 +52,11 @@ def test_through_every_way_of_sending(tx: Tx, db: Connection) -> None:
     with pytest.raises(TransactionMisuse), tx.cursor() as cursor:
         cursor.execute(text)
     tx.end(b"ROLLBACK")
-    tx.lend("1.3")
+    tx.lend()
     with pytest.raises(TransactionMisuse), tx.cursor().copy("copy effect to stdout; commit"):
         pass
     tx.end(b"ROLLBACK")
-    tx.lend("1.4")
+    tx.lend()
     with pytest.raises(TransactionMisuse), tx.transaction():
         tx.execute(text)
     assert rolled_back(tx, db)

@@ -144,7 +144,7 @@ def test_an_end_behind_another_statement_shows(tx: Tx, text: str) -> None:
 
 @pytest.mark.db
 def test_after_such_an_end_nothing_more_is_begun(tx: Tx, db: Connection) -> None:
-    """Else a second transaction, with the marker of this claim, would pass for the first."""
+    """Else a second transaction, marked as the first, would pass for the first."""
     psycopg.Cursor(tx).execute("insert into effect values (1); commit")
     with pytest.raises(TransactionMisuse):
         tx.execute(INSERT)

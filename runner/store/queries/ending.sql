@@ -9,10 +9,9 @@ returning current_setting('runner.claim', true);
 -- The same with the COMMIT behind it, in one string and so one round trip; an error skips the COMMIT.
 select runner.complete(%d, '%s', %d, '%s'); commit;
 
--- name: prepare_complete
--- The same with nothing to parse and plan at each task. The function is asked only for what to raise:
--- to run it each time costs the server more.
-prepare runner_complete (bigint, uuid, bigint, text) as
+-- name: complete_or_raise
+-- The same with nothing to parse and plan at each task, as runner_complete of the session. The function is
+-- asked only for what to raise: to run it each time costs the server more.
 with deleted as (
     delete from runner.task t
     where t.task_id = $1 and t.lease_owner = $2 and t.fence = $3 and t.state = 'running'

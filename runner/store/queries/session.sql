@@ -35,9 +35,9 @@ unlisten *;
 close all;
 discard temp;
 select pg_advisory_unlock_all();
--- Those of PREPARE, by a handler or by us, who do so anew; those of psycopg are psycopg's own.
+-- Those of PREPARE, by a handler, and ours, which are prepared anew; those of psycopg are psycopg's own.
 do $$ declare named text; begin
-    for named in select name from pg_prepared_statements where from_sql loop
+    for named in select name from pg_prepared_statements where from_sql or name like 'runner\_%' loop
         execute 'deallocate ' || quote_ident(named);
     end loop;
 end $$;
@@ -58,7 +58,7 @@ reset statement_timeout; reset lock_timeout; reset idle_in_transaction_session_t
 reset plan_cache_mode;
 
 -- name: mark_transaction
--- Says whose transaction this is; gone when that is over.
+-- Says that we have begun this transaction; gone when that is over.
 set local runner.claim = '%s';
 
 -- name: commit_and_chain
