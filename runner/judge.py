@@ -13,6 +13,7 @@ from .wire import How, Outcome, Token
 
 INTERRUPTED_TOO_OFTEN = "interrupted too often"
 NOTHING = Token(0, 0)
+NOWHERE = "(0,0)"  # a ctid that no row has
 
 
 def interruptions_allowed(max_attempts: int) -> int:
@@ -21,7 +22,7 @@ def interruptions_allowed(max_attempts: int) -> int:
 
 
 class Claim(NamedTuple):
-    """The numbers of a claimed row that its future depends on."""
+    """The numbers of a claimed row that its future depends on, and where the claim has left it."""
 
     task_id: int
     fence: int
@@ -29,6 +30,7 @@ class Claim(NamedTuple):
     max_attempts: int
     released: int
     solo: bool
+    ctid: str = NOWHERE
 
     @property
     def token(self) -> Token:

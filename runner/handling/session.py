@@ -59,7 +59,9 @@ class Session:
 
         LeaseLost when it is not ours; TransactionMisuse when the handler ended the transaction.
         """
-        completion = Completion(self._owner, claim.task_id, claim.fence, self.conn.marker)
+        completion = Completion(
+            claim.task_id, self._owner, claim.fence, self.conn.marker, claim.ctid
+        )
         try:
             self.conn.finish(completion, chain=chain)
         except psycopg.Error as error:

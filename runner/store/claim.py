@@ -52,6 +52,7 @@ class Row:
     solo: bool
     idempotency_key: str | None
     created_at: datetime
+    ctid: str
 
     @property
     def kind(self) -> Kind:
@@ -62,7 +63,13 @@ class Row:
     def claim(self) -> Claim:
         """The numbers that its future depends on."""
         return Claim(
-            self.task_id, self.fence, self.attempt, self.max_attempts, self.released, self.solo
+            self.task_id,
+            self.fence,
+            self.attempt,
+            self.max_attempts,
+            self.released,
+            self.solo,
+            self.ctid,
         )
 
     def task(self, limit_at: float | None, report_progress: Report = no_progress) -> Task:

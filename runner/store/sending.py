@@ -42,10 +42,11 @@ COMPLETE, CHAIN, MARK = b"runner_complete", b"runner_chain", b"runner_mark"
 class Completion(NamedTuple):
     """The deletion of a task by its claim, with the COMMIT behind it."""
 
-    worker_id: str
     task_id: int
+    worker_id: str
     fence: int
     marker: str
+    ctid: str
 
     @property
     def text(self) -> bytes:
@@ -55,13 +56,12 @@ class Completion(NamedTuple):
     @property
     def prepared(self) -> bytes:
         """The deletion alone, as what the session has prepared."""
-        return (PREPARED % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
+        return (PREPARED % self).encode()
 
     @property
     def values(self) -> list[bytes]:
         """What the prepared one is given."""
-        task_id, fence = b"%d" % self.task_id, b"%d" % self.fence
-        return [task_id, self.worker_id.encode(), fence, self.marker.encode()]
+        return [str(value).encode() for value in self]
 
 
 class Sending(Bounded):

@@ -248,7 +248,7 @@ class Machine(RuleBasedStateMachine):
         row, worker, stands = self.any_claim(pick)
         if row.idempotency_key is not None:
             return
-        text = Completion(str(worker), row.task_id, row.fence, "m").text
+        text = Completion(row.task_id, str(worker), row.fence, "m", row.ctid).text
         begun = f"begin; set local runner.claim = 'm'; insert into effect values ({row.task_id}); "
         result = self.db.pgconn.exec_(begun.encode() + text)
         if stands:

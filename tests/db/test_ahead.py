@@ -241,6 +241,20 @@ def test_a_time_limit_that_strikes_in_anothers_commit_charges_nobody(batches: Ba
     assert batches.left() == {0: refunded, 1: refunded}
 
 
+def test_rows_that_are_elsewhere_by_now_are_completed(batches: Batches) -> None:
+    """Changed by somebody who leaves the claim alone, or moved by VACUUM FULL."""
+    batches.claim(good, good, fails, good)
+    claimed = [each.ctid for each in batches.rows]
+    for change in ("update runner.task set priority = 6", "vacuum full runner.task"):
+        batches.bench.db.execute(change)
+    moved = "select ctid::text from runner.task order by task_id"
+    assert not set(claimed) & {each[0] for each in batches.bench.db.execute(moved)}
+    batches.work_through()
+    assert batches.effects() == [0, 1, 3]
+    assert [*batches.left()] == [2]
+    assert batches.outcomes() == {0: OK, 1: OK, 2: RETRIED, 3: OK}
+
+
 def test_a_stop_before_the_next_one_hears_of_it(batches: Batches) -> None:
     real = batches.executor._follows
 

@@ -42,7 +42,9 @@ class Worker:
             self.conn.lend()
             self.conn.execute("select 1")
             self.conn.take_back(one_statement=False)
-            completion = Completion(str(self.worker_id), row.task_id, row.fence, self.conn.marker)
+            completion = Completion(
+                row.task_id, str(self.worker_id), row.fence, self.conn.marker, row.ctid
+            )
             self.conn.finish(completion)
         return (self.blocks() - before) / count
 

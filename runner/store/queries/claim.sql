@@ -126,7 +126,8 @@ with {gone} me as materialized (
     where t.task_id = any (array(select unnest(task_ids) from picked))
     returning t.task_id, t.queue, t.task_type, t.params::text, t.priority, t.shuffle, t.attempt,
               t.max_attempts, t.released, t.fence, t.solo, t.idempotency_key,
-              greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at
+              greatest(least(t.created_at, '9999-01-01'), '0002-01-01') as created_at,
+              t.ctid::text
 )
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        pg_current_xact_id()::text::bigint,  -- not `if assigned`: it may be looked at before `me` is locked

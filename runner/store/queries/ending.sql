@@ -10,17 +10,18 @@ returning current_setting('runner.claim', true);
 select runner.complete(%d, '%s', %d, '%s'); commit;
 
 -- name: complete_or_raise
--- The same with nothing to parse and plan at each task, as runner_complete of the session. The function is
--- asked only for what to raise: to run it each time costs the server more.
+-- The same with nothing to parse and plan at each task, as runner_complete of the session, and no index to
+-- search: the row is where its claim has left it. Where it is not, the function looks for it by its number, and
+-- raises what there is to raise: to run it each time costs the server more.
 with deleted as (
     delete from runner.task t
-    where t.task_id = $1 and t.lease_owner = $2 and t.fence = $3 and t.state = 'running'
+    where t.ctid = $5 and t.task_id = $1 and t.lease_owner = $2 and t.fence = $3 and t.state = 'running'
       and current_setting('runner.claim', true) = $4
     returning 1)
 select runner.complete($1, $2, $3, $4) where not exists (select from deleted);
 
 -- name: complete_prepared
-execute runner_complete(%d, '%s', %d, '%s');
+execute runner_complete(%d, '%s', %d, '%s', '%s');
 
 -- name: claimed_rows
 -- A part of the statements that end several claims at once: where the rows of these tasks are.
