@@ -199,7 +199,7 @@ class _Rehearsal:
         limit = handler.timeout if handler.timeout is not None else FleetConfig.timeout_seconds
         task = row.task(now() + limit if limit else None)
         try:
-            ended = self.attempts.run(handler, task, row.claim, lambda: None)
+            ended = self.attempts.run(handler, task, row.claim, lambda claim: None)
         finally:
             if not self.conn.closed:
                 self.conn.restore()

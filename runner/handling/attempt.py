@@ -54,7 +54,7 @@ class Attempts:
         handler: Handler,
         task: Task,
         claim: Claim,
-        ending: Callable[[], None],
+        ending: Callable[[Claim], None],
         follows: Callable[[], bool] = lambda: False,
     ) -> Ended:
         """Run the handler and end the claim; `ending` is called before the first statement that does.
@@ -67,12 +67,12 @@ class Attempts:
         conn.lend()
         error = self.calling.call(handler, conn, task)
         if conn.unanswered:
-            ending()  # what is waited for from now on is not the handler's affair
+            ending(claim)  # what is waited for from now on is not the handler's affair
         conn.take_back(one_statement=task.key is None)
         faults.point("after_handler")
         if error is None and not conn.begun and task.key is None:
             return DONE
-        ending()
+        ending(claim)
         error = error or self.misuse()
         lost = False
         if error is None:
@@ -85,9 +85,9 @@ class Attempts:
     def misuse(self) -> BaseException | None:
         """What a handler that returned has done to the transaction, if anything."""
         conn = self.session.conn
-        if conn.failed:
-            return SwallowedError()
-        return TransactionMisuse(ENDED) if conn.ended_by_handler else None
+        if conn.stands:
+            return None
+        return SwallowedError() if conn.failed else TransactionMisuse(ENDED)
 
     def _complete(
         self, task: Task, claim: Claim, follows: Callable[[], bool]

@@ -94,7 +94,7 @@ class Executor:
         claim = row.claim
         task = self.telling.begin(handler, row)
         began = time.monotonic()
-        ended = self.attempts.run(handler, task, claim, lambda: self._ending(claim), self._follows)
+        ended = self.attempts.run(handler, task, claim, self._ending, self._follows)
         seconds = time.monotonic() - began
         self.pace.took(task.type, seconds)
         if ended.done:
@@ -106,7 +106,8 @@ class Executor:
             self._finished(task, claim, ended, seconds)
         if self._sent is not None and not self.session.conn.unanswered:
             self._end_sent()  # behind what is known of this one: it may end the identity
-        self.clear_late()
+        if self.done:
+            self.clear_late()
         self.tidy(used=not ended.done)
 
     def _finished(self, task: Task, claim: Claim, ended: Ended, seconds: float) -> None:
@@ -172,7 +173,7 @@ class Executor:
 
     def clear_late(self) -> None:
         """Delete what is done if that has waited for long enough."""
-        if self.done and time.monotonic() - self._first_done_at > CLEAR_SECONDS:
+        if time.monotonic() - self._first_done_at > CLEAR_SECONDS:
             self.clear()
 
     def clear(self) -> None:

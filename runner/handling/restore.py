@@ -44,7 +44,7 @@ class ProcessState:
     def restore(self, began: float = 0.0) -> int:
         """Put back what a task that began then (time.monotonic) has changed; how many processes were
         left running, and are killed. What is unlikely of a short one waits for `restore_all`."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.alarm(0)  # ITIMER_REAL, for less than `setitimer`
         self._restore_handlers(LIKELY)
         try:  # cheaper than `suppress`, and this is done at every task
             os.fchdir(self._cwd)

@@ -51,7 +51,7 @@ class Completion(NamedTuple):
     @property
     def text(self) -> bytes:
         """As one string. Numbers, a UUID and a marker of ours: nothing in it needs quoting."""
-        return (TEXT % (self.task_id, self.worker_id, self.fence, self.marker)).encode()
+        return (TEXT % self[:-1]).encode()
 
     @property
     def prepared(self) -> bytes:

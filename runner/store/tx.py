@@ -93,6 +93,12 @@ class Tx(Guarded):
             pipeline._exit(None)
 
     @property
+    def stands(self) -> bool:
+        """Whether the transaction is there if one was begun, and can be committed."""
+        whole = self.pgconn.transaction_status == pq.TransactionStatus.INTRANS
+        return whole or not (self.failed or self.ended_by_handler)
+
+    @property
     def ended_by_handler(self) -> bool:
         """Whether the transaction that was begun is no longer there."""
         return self.begun and not self.open

@@ -41,7 +41,7 @@ class Work:
 
     def is_of(self, event: Event) -> bool:
         """Whether an event speaks of this claim."""
-        return (self.task, self.fence) == (event.task, event.fence)
+        return self.fence == event.fence and self.task == event.task
 
 
 class Doom(NamedTuple):

@@ -79,7 +79,7 @@ class Bench:
         registry.add(handler, "t", **options)
         try:
             ended = self.attempts.run(
-                registry["t"], self.task, self.claim, lambda: self.told.append("ending")
+                registry["t"], self.task, self.claim, lambda _: self.told.append("ending")
             )
             if ended.done:  # its row is deleted with others', later
                 self.told.append("done")
@@ -107,7 +107,7 @@ class Bench:
             registry["t"],
             row.task(None),
             row.claim,
-            lambda: None,
+            lambda claim: None,
             lambda: following is not None,
         )
         if ended.done:
