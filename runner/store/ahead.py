@@ -12,6 +12,9 @@ from .sending import CHAIN, COMPLETE, MARK, PLAIN, Completion, Sending
 
 _RV = TypeVar("_RV")
 CANCELED = b"57014"
+COMMITTED = (
+    2  # commands of a completion: what is behind the deletion and the COMMIT is the next one's
+)
 
 
 class NotRead(psycopg.OperationalError):
@@ -138,9 +141,10 @@ class Ahead(Sending):
             failed, results = yield from self._answers(count, send)
         finally:
             self._leave_pipeline_mode()
-        self.late = None if failed is None else psycopg.errors.error_from_result(failed)
+        self.late = failed.error if failed is not None and failed.place < COMMITTED else None
         if failed is not None:
             results = []  # the statement was passed over
+            self.traces = True  # as in `send_completion`
             yield from self._begun_anew()
         self._hearing = False
         # A COMMIT that waits for a standby succeeds, canceled or not.

@@ -108,7 +108,6 @@ class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
 class Guarded(Ahead):
     """A connection that is a handler's while it is `lent`, and ours otherwise."""
 
-    traces = True  # something may be left in the session that a reset must undo
     begun = False  # a transaction was begun since the connection was lent
     one_statement_only = False  # of the statement that is being sent
     makes_cursor = False  # of a class of ours

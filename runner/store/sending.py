@@ -64,11 +64,19 @@ class Completion(NamedTuple):
         return [str(value).encode() for value in self]
 
 
+class Failed(NamedTuple):
+    """The first of several commands that failed: its place among them, and why."""
+
+    place: int
+    error: psycopg.Error
+
+
 class Sending(Bounded):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
 
     marker = ""  # in each transaction that we begin for a handler: nobody else has it
     has_prepared = False
+    traces = True  # something may be left in the session that a reset must undo
     free = False  # the session's timeouts are off
     plain = True  # the open transaction was begun without wishes of the handler's
     _piping = False  # in libpq's pipeline mode, by hand
@@ -121,19 +129,24 @@ class Sending(Bounded):
             self.free = False
 
     def send_completion(self, completion: Completion) -> None:
-        """Complete and commit, and put our timeouts back, as one string."""
+        """Complete and commit, and put our timeouts back, as one string. Where it fails, what is
+        prepared may be to blame, and would be at each task: a reset is due, and all is prepared anew."""
         with self.lock:
             if not self.has_prepared:
                 self._prepare()
             behind = [b"commit", *BOUND] if self.free else [b"commit"]
+            self.traces = True  # until it is through
             self._send(b"; ".join([completion.prepared, *behind]))
-        self.free, self.plain = False, True
+        self.free = self.traces = False
+        self.plain = True
 
     def _prepare(self) -> None:
-        # By themselves: they are there whatever becomes of what is sent with them.
+        # By themselves: they are there whatever becomes of what is sent with them. Where one fails,
+        # those before it are there, and their names are taken.
+        self.traces = True
         for name, text in ((COMPLETE, COMPLETE_TEXT), (CHAIN, CHAIN_TEXT), (MARK, self._mark)):
             self._call(self.pgconn.prepare, name, text)
-        self.has_prepared = True
+        self.has_prepared, self.traces = True, False
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
@@ -147,7 +160,7 @@ class Sending(Bounded):
         finally:
             self._leave_pipeline_mode()
         if failed is not None:
-            raise psycopg.errors.error_from_result(failed)
+            raise failed.error
         return results
 
     def _put(self, commands: Sequence[bytes]) -> None:
@@ -156,7 +169,7 @@ class Sending(Bounded):
 
     def _answers(
         self, count: int, send: Callable[[], None] | None
-    ) -> PQGen[tuple[pq.abc.PGresult | None, list[pq.abc.PGresult]]]:
+    ) -> PQGen[tuple[Failed | None, list[pq.abc.PGresult]]]:
         """Send what `send` does behind so many commands that were put; the first of these that failed,
         behind which nothing was executed, and the results of what `send` has sent."""
         pgconn, failed = self.pgconn, None
@@ -165,10 +178,10 @@ class Sending(Bounded):
             send()
         pgconn.pipeline_sync()
         yield from generators.send(pgconn)  # it may be larger than what a socket holds
-        for _ in range(count):
+        for place in range(count):
             (result,) = yield from generators.fetch_many(pgconn)
-            if result.status not in GOOD:
-                failed = failed or result
+            if failed is None and result.status not in GOOD:
+                failed = Failed(place, psycopg.errors.error_from_result(result))
         while (found := (yield from generators.fetch_many(pgconn)))[0].status != SYNC:
             results += found
         return failed, results
@@ -188,6 +201,10 @@ class Sending(Bounded):
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         # psycopg drops ALL that the session has prepared, ours too, behind any rollback to a savepoint.
-        if name is None:
-            self.has_prepared = False
+        if name is not None:
+            yield from super()._deallocate(name)
+            return
+        before, self.traces, self.has_prepared = self.traces, True, False  # until it is done
         yield from super()._deallocate(name)
+        # In a pipeline it is only put, and may be passed over.
+        self.traces = before or self._pipeline is not None
