@@ -19,8 +19,8 @@ from psycopg.abc import PQGen, Query
 from psycopg.adapt import AdaptersMap
 
 from ..errors import TransactionMisuse
-from .ahead import Ahead
 from .bounded import InTransaction
+from .doubting import Doubting
 from .wording import wording_of
 
 _RV = TypeVar("_RV")
@@ -105,7 +105,7 @@ class ServerCursor(_Guard, psycopg.ServerCursor[Any]):
         return super().execute(*args, **kwargs)
 
 
-class Guarded(Ahead):
+class Guarded(Doubting):
     """A connection that is a handler's while it is `lent`, and ours otherwise."""
 
     begun = False  # a transaction was begun since the connection was lent

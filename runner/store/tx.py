@@ -91,6 +91,7 @@ class Tx(Guarded):
         pipeline.level = 1
         with suppress(psycopg.Error):
             pipeline._exit(None)
+        self.look_back_on_pipeline()
 
     @property
     def stands(self) -> bool:
@@ -168,6 +169,7 @@ class Tx(Guarded):
             if not self.pooled:
                 self.execute(query("reset_session"), prepare=False)
                 ensure_durable(self)
+                self.look_for_prepared()
             self._notifies_backlog = deque()  # what came by LISTEN is for nobody any more
             self.traces = self.has_prepared = self.free = False
 
@@ -179,6 +181,8 @@ class Tx(Guarded):
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
         self._tpc = None
+        if self.doubts:
+            self.forget_prepared()
         if self.adapted:  # to copy psycopg's anew costs more than all the rest here
             self._adapters, self.adapted = None, False
         self._num_transactions = 0  # of blocks that were entered and never left

@@ -1,7 +1,7 @@
 """What a session has prepared for completions is dropped by a handler, or its names are taken, where the
 guard does not see it: that costs one task at most, and none of those behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +10,12 @@ import pytest
 from runner.store.tx import Tx
 from runner.task import Task
 from tests.db.batching import Batches, good
-from tests.db.test_ahead import OK, RETRIED, batches
+from tests.db.test_ahead import OK, PREPARED, RETRIED, batches
 from tests.servers import Connection
 
 __all__ = ["batches"]
 pytestmark = [pytest.mark.db, pytest.mark.direct]
+LEFT: list[Any] = []  # open
 OURS = ["runner_complete", "runner_chain", "runner_mark"]
 
 
@@ -25,6 +26,7 @@ def hidden(batches: Batches, db: Connection) -> Iterator[None]:
         "create function hidden(text) returns void language plpgsql as $$ begin execute $1; end $$"
     )
     yield
+    LEFT.clear()
     assert not batches.bench.conn.traces
     assert batches.bench.conn.has_prepared
 
@@ -98,3 +100,69 @@ def test_a_signal_before_all_are_dropped(batches: Batches) -> None:
 
     batches.run(goes_back, good, good)
     assert batches.outcomes() == {0: OK, 1: OK, 2: OK}
+
+
+def counted(tx: Tx, task: Task) -> None:
+    tx.execute("select %s + 1", [task.id])
+    good(tx, task)
+
+
+def by_pipeline(tx: Tx) -> None:
+    with tx.pipeline():
+        tx.execute("select 1 / 0")
+        tx.execute("select %s + 1", [1], prepare=True)
+
+
+def by_many(tx: Tx) -> None:
+    with tx.pipeline(), tx.cursor() as cursor:
+        tx.execute("select 1 / 0")
+        cursor.executemany("select %s + 1", [(1,), (2,)])
+
+
+def by_pipeline_left_open(tx: Tx) -> None:
+    LEFT.append(tx.pipeline())
+    LEFT[-1].__enter__()
+    tx.execute("select 1 / 0")
+    tx.execute("select %s + 1", [1], prepare=True)
+
+
+@pytest.mark.parametrize("way", [by_pipeline, by_many, by_pipeline_left_open])
+def test_what_was_not_prepared_behind_an_error_is_not_taken_for_prepared(
+    batches: Batches, way: Callable[[Tx], None]
+) -> None:
+    """By psycopg, which forgets it at a rollback of its own only."""
+
+    def breaks(tx: Tx, task: Task) -> None:
+        way(tx)
+
+    batches.run(counted, breaks, counted, counted)
+    assert batches.effects() == [0, 2, 3]
+    assert [*batches.left()] == [1]
+
+
+def test_what_psycopg_has_prepared_and_a_handler_dropped(batches: Batches) -> None:
+    def drops(tx: Tx, task: Task) -> None:
+        tx.execute("select hidden('deallocate all')")
+
+    batches.run(drops, good, good, good)
+    # Its own completion fails, then the first statement of the one behind it.
+    assert [*batches.left()] == [0, 1]
+    assert batches.effects() == [2, 3]
+
+
+def test_what_is_dropped_when_psycopg_has_not_looked(batches: Batches) -> None:
+    """It looks at a statement that is new to it, and only where it has prepared anything."""
+
+    def drops(tx: Tx, task: Task) -> None:
+        tx.execute("deallocate all")
+
+    def drops_twice(tx: Tx, task: Task) -> None:
+        drops(tx, task)
+        drops(tx, task)
+
+    batches.run(drops_twice)
+    batches.run(*[good] * PREPARED)
+    batches.bench.db.execute("truncate effect")
+    batches.run(good, drops, good, good)
+    assert batches.effects() == [0, 2, 3]
+    assert [*batches.left()] == []

@@ -42,6 +42,10 @@ do $$ declare named text; begin
     end loop;
 end $$;
 
+-- name: prepared
+-- What is prepared in the session.
+select name from pg_prepared_statements;
+
 -- name: free
 -- Takes our timeouts from a session, for handlers; and lets the server choose its plans as it does.
 set statement_timeout = 0; set lock_timeout = 0; set idle_in_transaction_session_timeout = 0;
