@@ -243,6 +243,7 @@ class Worker:
 
     def put_off(self, error: psycopg.Error) -> None:
         """A claim failed though the connection is well: say why once, and try less and less often."""
+        self.guarded(lambda: self.session.conn.restore(thorough=True))  # a handler may have hurt it
         why = error_text(error)
         if why != self.claim_trouble:
             self.log.warning("claim_failed", f"cannot claim: {why}")
