@@ -6,30 +6,17 @@ there is reason to: to prepare everything anew costs more than most failures.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
-import psycopg
 from psycopg import Pipeline, pq
-from psycopg.abc import PQGen
 
 from .ahead import Ahead
 from .sql import query
-
-_RV = TypeVar("_RV")
 
 
 class Doubting(Ahead):
     """A connection that notices when what psycopg remembers of its session may be wrong."""
 
     doubts = False  # what is taken for prepared may not be there
-
-    def wait(self, gen: PQGen[_RV], *args: Any, **kwargs: Any) -> _RV:
-        """psycopg's."""
-        try:
-            return super().wait(gen, *args, **kwargs)
-        except psycopg.errors.InvalidSqlStatementName:
-            self.doubts = True
-            raise
 
     @contextmanager
     def pipeline(self) -> Iterator[Pipeline]:

@@ -198,6 +198,9 @@ class Guarded(Doubting):
             if self.lent and self.one_statement_only and "multiple commands" in str(error):
                 _refuse("an end of the transaction behind another statement")
             raise
+        except psycopg.errors.InvalidSqlStatementName:
+            self.doubts = True
+            raise
 
     def _get_tx_start_command(self) -> bytes:
         # Asked for by psycopg.Transaction as the outermost block: it would commit without the task.
