@@ -129,16 +129,15 @@ class Sending(Bounded):
             self.free = False
 
     def send_completion(self, completion: Completion) -> None:
-        """Complete and commit, and put our timeouts back, as one string. Where it fails, what is
-        prepared may be to blame, and would be at each task: a reset is due, and all is prepared anew."""
+        """Complete and commit as one string, with nothing behind that: what fails there would pass for
+        the task's own. Where it fails, what is prepared may be to blame, and would be at each task: a
+        reset is due, and all is prepared anew."""
         with self.lock:
             if not self.has_prepared:
                 self._prepare()
-            behind = [b"commit", *BOUND] if self.free else [b"commit"]
             self.traces = True  # until it is through
-            self._send(b"; ".join([completion.prepared, *behind]))
-        self.free = self.traces = False
-        self.plain = True
+            self._send(completion.prepared + b"; commit")
+        self.traces, self.plain = False, True
 
     def _prepare(self) -> None:
         # By themselves: they are there whatever becomes of what is sent with them. Where one fails,

@@ -166,3 +166,15 @@ def test_what_is_dropped_when_psycopg_has_not_looked(batches: Batches) -> None:
     batches.run(good, drops, good, good)
     assert batches.effects() == [0, 2, 3]
     assert [*batches.left()] == []
+
+
+def test_what_fails_behind_a_commit_is_nobodys_failure(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where somebody cancels what the session does while COMMIT waits for the disk."""
+    batches.claim(good)
+    monkeypatch.setattr("runner.store.sending.BOUND", [b"select 1 / 0"])
+    batches.executor.work_through(batches.rows)
+    monkeypatch.undo()
+    assert batches.effects() == [0]
+    assert batches.outcomes() == {0: OK}
