@@ -166,8 +166,11 @@ class Looking:
         begun = now()
         if at_least_seconds and begun < self._list_at - LIST_SECONDS + at_least_seconds:
             return False
-        found = list_kinds(self._conn, self._places)
+        self._places.begin(self._clock.stratum())
+        found = list_kinds(self._conn, self._places, draw=True)
         listed = [kind for kind in found if self._ours(kind)]
+        # What others have consumed while we slept is walked through once, and not by the claim again.
+        self._places.listed(listed, self._clock.stratum())
         cost = now() - begun
         self._list_at = begun + max(LIST_SECONDS, COST_FACTOR * self._config.procs * cost)
         queues = self._queues  # may be empty: a worker that no queue is left for

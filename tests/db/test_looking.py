@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from runner.config import FleetConfig
 from runner.handling import looking
 from runner.handling.looking import Looking
-from runner.places import NOBODY_KNOWS
+from runner.places import NOBODY_KNOWS, Places
 from runner.registry import Registry
-from runner.store.claim import NO_BOUNDS, Row
+from runner.store.claim import NO_BOUNDS, Row, ServerClock
 from tests.db.stage import add, announce
 from tests.servers import Connection
 
@@ -202,6 +203,30 @@ def test_what_was_committed_late_while_paused_is_found_when_the_pause_is_over(
         db.execute("insert into runner.pause (queue, task_type) values (null, 't')")
         slow.commit()
     assert_found_after_the_pause(it, db, clock)
+
+
+def test_a_look_behind_a_list_starts_where_that_has_found_nothing(
+    db: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under an old snapshot it would wade once more through what others have consumed meanwhile."""
+    it = look_with(db, "t")
+    starts: list[float] = []
+
+    def seen(claiming: Any, worker_id: Any, places: Places, *args: Any, **options: Any) -> Any:
+        starts.append(min(place.at for place in places.of.values()))
+        return real(claiming, worker_id, places, *args, **options)
+
+    real = looking.claim
+    monkeypatch.setattr(looking, "claim", seen)
+    assert claim(it) == []
+    for place in it._places.met.values():
+        place.at = place.mark = float("-inf")  # it slept for long
+    clock.at += 1.1
+    recent = ServerClock(db).stratum() - 4
+    assert claim(it) == []
+    assert starts[-1] >= recent
+    add(db)
+    assert len(claim(it)) == 1
 
 
 def test_who_was_woken_in_vain_looks_below_its_marks(db: Connection, clock: Clock) -> None:
