@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,9 @@ class BenchError(Exception):
 
 @dataclass
 class Fleet:
-    """A running fleet, its database and what its handlers see."""
+    """A running fleet, or the process of a floor; its database and what its handlers see."""
 
+    name: str
     process: subprocess.Popen[bytes]
     conn: Connection
     witness: witness.Witness
@@ -45,7 +46,7 @@ class Fleet:
     def check(self) -> None:
         """BenchError with what it said when it has ended."""
         if self.process.poll() is not None:
-            raise self.failure(f"the fleet ended with {self.process.returncode}")
+            raise self.failure(f"the {self.name} ended with {self.process.returncode}")
 
     def failure(self, what: str) -> BenchError:
         """What went wrong, and what the fleet said last."""
@@ -75,19 +76,24 @@ class Fleet:
         return bool(row and row[0])
 
 
-@contextmanager
 def fleet(
     place: Stage, url: str, *options: str, procs: int = PROCS, own_url: str | None = None
-) -> Iterator[Fleet]:
+) -> AbstractContextManager[Fleet]:
     """A fleet on a database, stopped at the end. `own_url`: what it is given instead of `url`."""
-    directory = _new_directory(place)
+    command = _command("start", "--procs", str(procs), *OPTIONS, *options)
+    return running(place, url, "fleet", command, own_url)
+
+
+@contextmanager
+def running(
+    place: Stage, url: str, name: str, command: list[str], own_url: str | None = None
+) -> Iterator[Fleet]:
+    """Whatever takes tasks from a database and tells the witness, stopped at the end."""
+    directory = _new_directory(place, name.replace(" ", "-"))
     seen = witness.Witness(directory)
     log = directory.with_suffix(".log")
-    env = environment(
-        {"DATABASE_URL": own_url or url, witness.VARIABLE: str(directory)},
-    )
+    env = environment({"DATABASE_URL": own_url or url, witness.VARIABLE: str(directory)})
     process: subprocess.Popen[bytes] | None = None
-    command = _command("start", "--procs", str(procs), *OPTIONS, *options)
     try:
         with connect(url) as conn:
             with deferred(), log.open("wb") as out:
@@ -96,7 +102,7 @@ def fleet(
                     command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                     start_new_session=True,
                 )  # fmt: skip
-            yield Fleet(process, conn, seen, log)
+            yield Fleet(name, process, conn, seen, log)
     finally:
         if process is not None:
             _stop(process)
@@ -153,9 +159,9 @@ def _command(verb: str, *options: str) -> list[str]:
     return [sys.executable, "-m", "runner", verb, *app, *options]
 
 
-def _new_directory(place: Stage) -> Path:
-    number = sum(1 for each in place.directory.iterdir() if each.name.startswith("fleet-"))
-    return place.directory / f"fleet-{number}"
+def _new_directory(place: Stage, name: str) -> Path:
+    number = sum(1 for each in place.directory.iterdir() if each.name.startswith(f"{name}-"))
+    return place.directory / f"{name}-{number}"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -55,7 +55,8 @@ def ratio_at_most(bound: float) -> Target:
 class Line:
     """One figure: every repetition of ours, and of what it is compared with in the same run.
 
-    `floor` is the other side of the ratio: pgbench, or the same workload under other circumstances.
+    `floor` is the other side of the ratio: pgbench, a bare listener, or the same workload
+    under other circumstances.
     """
 
     workload: str

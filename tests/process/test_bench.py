@@ -11,8 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bench import plots
+from bench import listener, plots
+from bench.fleet import BenchError, running
 from bench.report import Line, Outcome, percentile, ratio_at_least, table
+from bench.stage import Stage, database
+from bench.workloads.latency import sample
 from tests import servers
 from tests.commands import environment
 
@@ -56,6 +59,41 @@ def test_throughput_beside_its_floor(fresh: str, tmp_path: Path) -> None:
     assert databases(fresh) == before
 
 
+def test_latency_beside_a_bare_listener(fresh: str, tmp_path: Path) -> None:
+    told, found = bench("--only", "latency", "--repeat", "2", "--url", fresh, cwd=tmp_path)
+    lines = {each["workload"]: each for each in found["lines"]}  # type: ignore
+    assert len(lines) == 5
+    for name, each in lines.items():
+        if "max" in name:
+            assert each["floor"] is None
+            continue
+        assert len(each["ours_all"]) == len(each["floor_all"]) == 2
+        assert each["floor_name"] == listener.NAME
+        assert each["ratio"] == pytest.approx(each["ours"] / each["floor"])
+        assert "ratio" not in (each["target"] or "")
+    assert told.count(listener.NAME) == 4
+
+
+def test_a_listener_that_died_is_told(fresh: str, tmp_path: Path) -> None:
+    place = Stage(fresh, tmp_path, embedded=False, statements=False)
+    with database(place) as url, listener.listener(place, url) as bare:
+        assert len(sample(bare, url, 3, listener.put).from_send) == 3
+        bare.process.kill()
+        with pytest.raises(BenchError, match=f"{listener.NAME} ended with -9"):
+            sample(bare, url, 1, listener.put)
+
+
+def test_a_listener_whose_bench_is_gone_ends(fresh: str, tmp_path: Path) -> None:
+    place = Stage(fresh, tmp_path, embedded=False, statements=False)
+    command = [*listener.COMMAND, "1"]  # a parent that it does not have
+    with (
+        database(place) as url,
+        listener.listener(place, url),
+        running(place, url, "orphan", command) as orphan,
+    ):
+        assert orphan.process.wait(30) == 0
+
+
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_the_rest_and_the_plots(fresh: str, tmp_path: Path) -> None:
@@ -79,10 +117,15 @@ def test_the_rest_and_the_plots(fresh: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "sign"), [(signal.SIGINT, "fleet-*.log"), (signal.SIGTERM, "change.lock")]
+    ("number", "sign"),
+    [
+        (signal.SIGINT, "fleet-*.log"),
+        (signal.SIGINT, "bare-listener-*.log"),
+        (signal.SIGTERM, "change.lock"),
+    ],
 )
 def test_interrupted_it_leaves_nothing(number: signal.Signals, sign: str, tmp_path: Path) -> None:
-    """While a fleet runs, and while the server starts; the census sees that no process is left."""
+    """While a fleet or a listener runs, or the server starts; the census sees what is left."""
     with servers.reachable_directory() as below:
         process = start("--tiny", "--only", "latency", "--dir", str(below), cwd=tmp_path)
         try:
