@@ -19,7 +19,7 @@ from ..renewing import Requests, Round
 from ..saying import say
 from ..seat import Ends, Seat
 from ..store import ending, workers
-from ..store.connect import as_runner_error, connect
+from ..store.connect import as_runner_error, connect, knock
 from ..wire import EventWriter, HandBack, How, Kind, Outcome, Renewal, Settle, unpack_request
 
 RETRY_FIRST_SECONDS, RETRY_CAP_SECONDS = 0.1, 2.0
@@ -43,6 +43,7 @@ class Renewer:
         self.rng = random.Random()
         self.judge = Judge(config.backoff, self.rng)
         self.conn: psycopg.Connection[object] | None = None
+        self.spoken_to = False  # by the server, unasked
         self.asked = Requests()
         self.expires_at = float("inf")
         self.away_since: float | None = None
@@ -65,8 +66,12 @@ class Renewer:
             seconds = self.retry_seconds * (0.5 + self.rng.random())
         else:
             seconds = ALIVE_SECONDS
-        fds: list[int] = [self.control, self.requests.fileno()]
+        # Where no worker is registered any more nobody asks for anything, and an outage would be told by
+        # nobody: so the session's end is looked for.
+        link = [self.conn.fileno()] if self.conn is not None and not self.conn.closed else []
+        fds: list[int] = [self.control, self.requests.fileno(), *link]
         ready, _, _ = select.select(fds, [], [], seconds)
+        self.spoken_to = not set(link).isdisjoint(ready)
         return self.control in ready
 
     def read_requests(self) -> None:
@@ -92,6 +97,8 @@ class Renewer:
                 )
                 self.expires_at = now() + self.config.connection_seconds
                 self.back()
+            elif self.spoken_to:
+                knock(self.conn)
             self.do(self.conn, self.asked)
         except psycopg.Error as error:
             self.away(error)

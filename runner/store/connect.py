@@ -178,6 +178,12 @@ def ensure_durable(connection: psycopg.Connection[Any]) -> None:
     connection.execute(query("ensure_durable"))
 
 
+def knock(connection: psycopg.Connection[Any]) -> None:
+    """Ask for nothing, and so read all that the server has said unasked: psycopg.Error, with its own
+    words, where that was the session's end."""
+    connection.execute(query("knock"))
+
+
 def is_infrastructure(error: BaseException, connection: psycopg.Connection[Any]) -> bool:
     """Whether an error tells of our connection or server rather than of what was asked."""
     if connection.closed or connection.broken:

@@ -7,8 +7,10 @@ import subprocess
 import pytest
 
 from chaos import hosts
+from chaos.cluster import cluster
 from chaos.partition import FREED_SECONDS, partition
 from tests import servers
+from tests.process.test_outages import END, LET_IN
 
 reason = hosts.lacking()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(reason is not None, reason=str(reason))]
@@ -66,3 +68,24 @@ def test_a_host_is_cut_off_again_and_again() -> None:
     assert result.freed_seconds
     # A second for a machine that is busy; without the server's own watch it is the lease, or more.
     assert max(result.freed_seconds) < FREED_SECONDS + 1
+
+
+def test_a_cut_is_told_where_no_worker_is_left_to_renew() -> None:
+    """The renewer is asked nothing, and no reset comes: the kernel finds the link dead."""
+    binaries = servers.chosen_binaries()
+    with cluster(1, ("--procs", "1", "-v"), binaries=binaries) as made, made.connect() as conn:
+        made.start()
+        (runner,) = made.runners
+        log = runner.directory / f"{runner.name}.log"
+        there = "select from runner.worker where role = 'worker'"
+        servers.wait_until(lambda: conn.execute(there).rowcount, 20, "registered")
+        conn.execute(LET_IN, [False])
+        assert conn.execute(END, ["runner worker %"]).rowcount == 1
+        conn.execute("insert into runner.task (task_type) values ('slow')")
+        servers.wait_until(lambda: log.read_text().count("cannot connect") >= 3, 20)
+        assert runner.host is not None
+        runner.host.cut()
+        servers.wait_until(lambda: "database is away" in log.read_text(), 20)
+        runner.host.heal()
+        conn.execute(LET_IN, [True])
+        servers.wait_until(lambda: "database is back" in log.read_text(), 20)

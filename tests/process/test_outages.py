@@ -1,4 +1,4 @@
-"""The database comes back having lost what it had not written."""
+"""The database goes away: what is told of it, and what it has lost when it is back."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,3 +37,28 @@ def test_crashes_right_after_claims(hurt: tuple[Hurt, str], tmp_path: Path) -> N
             assert fleet.process.poll() is None
         work.exactly_once(tasks)
         assert not work.noted("overlap")
+
+
+LET_IN = "update pg_database set datallowconn = %s where datname = current_database()"
+END = """select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name like %s and datname = current_database()"""
+
+
+@pytest.mark.direct  # behind a pooler a session that is ended is not the client's
+def test_an_outage_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path: Path) -> None:
+    """The renewer is asked for nobody, and finds out by itself that its session is over."""
+    with fleets.work(fresh, tmp_path) as work:
+        with fleets.running(fresh, tmp_path, "-v", procs=1) as fleet:
+            fleets.wait_registered(work, 1)
+            work.conn.execute(LET_IN, [False])
+            assert work.conn.execute(END, ["runner worker %"]).rowcount == 1
+            tasks = work.add("ordinary")  # whom it wakes finds that its session is gone
+            wait_until(lambda: fleet.log().count("cannot connect") >= 3, 20, "no worker is left")
+            assert "database is away" not in fleet.log()
+            assert work.conn.execute(END, ["runner renewer"]).rowcount == 1
+            why = "database is away, trying again: terminating connection due to administrator"
+            wait_until(lambda: why in fleet.log(), 20, "told why")
+            work.conn.execute(LET_IN, [True])
+            wait_until(lambda: "database is back" in fleet.log(), 20)
+            wait_until(work.empty, 20)
+        work.exactly_once(tasks)

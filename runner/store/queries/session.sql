@@ -23,6 +23,10 @@ set local synchronous_commit = on;
 select set_config('synchronous_commit', 'on', false)
 where current_setting('synchronous_commit') in ('off', 'local');
 
+-- name: knock
+-- Is answered while the session is there.
+select;
+
 -- name: plan_anew
 -- What is prepared stays, and is planned for the tables as they are when it is used next.
 discard plans;
