@@ -30,8 +30,9 @@ from .judge import Claim, Judge, Verdict
 from .places import Places
 from .registry import Registry
 from .store import drains, ending
-from .store.claim import Claiming, Row, claim, list_kinds
+from .store.claim import Claiming, Row
 from .store.guest import Guest, make_due_ready
+from .store.kinds import list_kinds
 from .store.workers import Identity, register_worker, renew
 from .task import Task
 from .wire import Outcome, Renewal, Token
@@ -129,7 +130,8 @@ class _Rehearsal:
         self.tasks = tasks
         self.queues = list(queues) if queues is not None else None
         self.session = _Session(conn, retries=retries)
-        self.claiming = Claiming(conn, {})
+        most = {handler.name: handler.max_attempts for handler in tasks}
+        self.claiming = Claiming(conn, self.session.worker_id, most)
         self.judge = Judge(Backoff(), random.Random())
         calling = Calling(Interrupts(), _Untouched(), [], tasks.hooks, lambda count: None)
         self.attempts = Attempts(
@@ -186,9 +188,7 @@ class _Rehearsal:
         renew(self.conn, [Renewal(self.session.worker_id.bytes)])
         places = Places()
         places.know([kind for kind in list_kinds(self.conn) if self._is_ours(*kind)])
-        most = {handler.name: handler.max_attempts for handler in self.tasks}
-        worker_id = self.session.worker_id
-        rows = claim(self.claiming, worker_id, places, most, full=True)
+        rows = self.claiming.claim(self.claiming.compose(places, full=True), places)
         return rows[0] if rows else None
 
     def _is_ours(self, queue: str, task_type: str, priority: int) -> bool:

@@ -10,16 +10,8 @@ from ..clock import now
 from ..config import FleetConfig
 from ..places import COST_FACTOR, LAP_SECONDS, Kind, Places
 from ..registry import Registry
-from ..store.claim import (
-    NO_BOUNDS,
-    Bounds,
-    Claiming,
-    Row,
-    ServerClock,
-    claim,
-    list_kinds,
-    plan_anew,
-)
+from ..store.claim import NO_BOUNDS, Bounds, Claiming, Row, Values
+from ..store.kinds import ServerClock, list_kinds, plan_anew
 from ..store.tx import Tx
 from ..wire import Token
 
@@ -45,13 +37,12 @@ class Looking:
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self._conn = conn
-        self._claiming = Claiming(conn, config.priorities)
-        self._worker_id = worker_id
         self._config = config
         self._queues = queues
         self._rng = rng
-        self._bounds = bounds
         self._most = {handler.name: handler.max_attempts for handler in registry}
+        self._claiming = Claiming(conn, worker_id, self._most, config.priorities, bounds)
+        self._ready: Values | None = None
         self._places = Places()
         self._clock = ServerClock(conn)
         self._list_at = self._full_at = self._to_the_end_at = float("-inf")
@@ -69,19 +60,23 @@ class Looking:
         cleared: Callable[[], None],
         *,
         full: bool,
+        sent: Callable[[], None] = lambda: None,
     ) -> list[Row]:
         """Claim tasks of one kind; none after a look that found nothing anywhere it may look.
 
-        `done` are deleted by the first statement, whatever it finds; then `cleared` is called.
+        `done` are deleted by the first statement, whatever it finds; then `cleared` is called. `sent` is
+        called each time that a claim is sent.
         """
         self.was_full = not self._most  # and if this one fails, the one before tells nothing
         if not self._most:
             return []
         self._claims += 1
-        self._wanted = wanted
+        self._wanted, self._sent = wanted, sent
+        ready, self._ready = self._ready if self.woken else None, None
         # What woke us is most likely of a kind that we know: look first, and list if it is not.
         listed = not self.woken and self._list(LIST_SECONDS)
-        rows = self._look(done, full=self._claims % FULL_EVERY == 0 and self._lap_is_due())
+        lap = self._claims % FULL_EVERY == 0 and self._lap_is_due()
+        rows = self._look(done, full=lap, ready=ready)
         cleared()
         news = False
         if not rows and not listed and (full or self.woken):
@@ -104,6 +99,18 @@ class Looking:
             self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
         return rows
 
+    def be_ready(self, wanted: Callable[[str], int]) -> None:
+        """Compose the next claim before we idle: who is woken has but to send it."""
+        self._ready = self._compose(wanted) if self._most else None
+
+    def _compose(
+        self, wanted: Callable[[str], int], *, full: bool = False, down_to: float = float("-inf")
+    ) -> Values:
+        fair = self._rng.random() < self._config.fair
+        return self._claiming.compose(
+            self._places, wanted=wanted, fair=fair, full=full, down_to=down_to
+        )
+
     def _lap_is_due(self) -> bool:
         """Whether to look below the marks: where somebody may have committed late, as often as that is
         cheap; and now and then in any case, should the database's clock have been set back."""
@@ -120,27 +127,26 @@ class Looking:
             plan_anew(self._conn)
             self._planned_at = now()
 
-    def _look(self, done: Collection[Token], *, full: bool, to_the_end: bool = False) -> list[Row]:
+    def _look(
+        self,
+        done: Collection[Token],
+        *,
+        full: bool,
+        to_the_end: bool = False,
+        ready: Values | None = None,
+    ) -> list[Row]:
         self._plan_anew()
         self._slow = True  # unless it comes through in time
         begun = now()
         to_the_end = to_the_end or begun >= self._to_the_end_at
         if full:
             self._places.know_all()
+        if full or ready is None:
+            down_to = float("-inf") if to_the_end else self._places.late_from
+            ready = self._compose(self._wanted, full=full, down_to=down_to)
         self._places.begin(self._clock.stratum())
         try:
-            rows = claim(
-                self._claiming,
-                self._worker_id,
-                self._places,
-                self._most,
-                wanted=self._wanted,
-                done=done,
-                fair=self._rng.random() < self._config.fair,
-                full=full,
-                down_to=float("-inf") if to_the_end else self._places.late_from,
-                bounds=self._bounds,
-            )
+            rows = self._claiming.claim(ready, self._places, done=done, sent=self._sent)
         except psycopg.Error:
             if full:  # else each look from now on would make one, and fail with it
                 self._full_at = self._lap_in_any_case_at = now() + LAP_SECONDS

@@ -1,5 +1,6 @@
 """How many tasks of a type make about 50 ms of work. Pure: durations are arguments."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..wire import MOST_TOKENS
@@ -33,6 +34,10 @@ class Pace:
             return 1
         most = self._last.get(task_type, 1) * GROWTH
         return max(1, min(MOST, most, int(BATCH_SECONDS / max(mean, 1e-6))))
+
+    def up_to(self, most: int) -> Callable[[str], int]:
+        """The same by type, and never more than so many."""
+        return lambda task_type: min(most, self.wanted(task_type))
 
     def claimed(self, task_type: str, count: int) -> None:
         """So many were got at once."""

@@ -4,7 +4,7 @@ import psycopg
 
 from ..clock import now
 from ..places import COST_FACTOR, LAP_SECONDS, Kind, Places
-from ..store.claim import ServerClock, list_kinds
+from ..store.kinds import ServerClock, list_kinds
 
 LATE_SECONDS = (
     2.0  # between laps while a transaction is open that may leave something below the marks

@@ -35,6 +35,7 @@ from ..wire import ORDER_SIZE, EventWriter, Kind, Order, Outcome, unpack_orders
 
 POOLED = "behind a transaction pooler: polling instead of LISTEN, nothing prepared"
 SWEEP_SECONDS = 10.0  # at least so often
+ALIVE_AGAIN_SECONDS = 1.0
 UNKNOWN_FIRST_SECONDS, UNKNOWN_SECONDS = 5.0, 60.0
 DEAF_POLL_SECONDS = 0.5  # without LISTEN
 DRAIN_POLL_SECONDS = 0.2
@@ -94,6 +95,7 @@ class Maintainer:
         self.due = Due()
         self.registered = False
         self.failures = 0  # passes, one after the other
+        self.alive_at = float("-inf")  # was said
         self.types: set[str] = set()
 
     # -- the story --------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Maintainer:
         self.pool = self.open_pool()
         self.events.send(Kind.HELLO)
         while not self.wait():
-            self.events.send(Kind.ALIVE)
+            self.say_alive()
             if self.listener.keep():
                 self.due.look = 0.0  # what was enqueued while it was deaf has woken nobody
             try:
@@ -113,6 +115,13 @@ class Maintainer:
                 self.put_off(error)
         self.leave()
         return 0
+
+    def say_alive(self) -> None:
+        """At most once a second: it wakes the parent, and on a small machine what has just been heard of
+        needs the processor more."""
+        if (at := now()) >= self.alive_at + ALIVE_AGAIN_SECONDS:
+            self.alive_at = at
+            self.events.send(Kind.ALIVE)
 
     def put_off(self, error: psycopg.Error | PoolTimeout) -> None:
         """Make it again at the next poll; at once while that may be for a session that had ended before,

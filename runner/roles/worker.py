@@ -216,18 +216,16 @@ class Worker:
         self.events.send(Kind.ALIVE)
 
     def look(self, permitted: int) -> list[Row]:
-        """Claim tasks if there are any. From before the claim on the lease is what we live by."""
-        self.lifeline.hold()
+        """Claim tasks if there are any. Before we hear of them the lease is what we live by."""
         self.begun_looking = now()
         faults.point("before_claim")
-        executor = self.executor
-        most = min(permitted, self.wear.tasks_left())
         try:
             rows = self.looking.claim(
-                lambda name: min(most, executor.pace.wanted(name)),
-                executor.done,
-                executor.cleared,
+                self.pace.up_to(min(permitted, self.wear.tasks_left())),
+                self.executor.done,
+                self.executor.cleared,
                 full=self.config.drain is not None,
+                sent=self.lifeline.hold,  # while the server is at it
             )
         except psycopg.Error as error:
             self.lifeline.let_go()
@@ -271,6 +269,8 @@ class Worker:
 
     def idle(self, looked: bool) -> None:
         """Nothing to do: wait until there may be something."""
+        if self.permits is None:
+            self.looking.be_ready(self.pace.up_to(self.wear.tasks_left()))
         full = looked and self.looking.was_full
         at = self.begun_looking if looked else 0.0
         more = [] if looked else [self.ends.extra["permits"]]

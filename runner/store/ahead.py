@@ -65,8 +65,8 @@ class Ahead(Sending):
         or of `answer`."""
         pgconn = self.pgconn
         with self.lock:
-            if not self.has_prepared:
-                self._prepare()
+            if MARK not in self.our_prepared:
+                self._prepare_completion()
             self._enter_pipeline_mode()
             pgconn.send_query_prepared(COMPLETE, completion.values)
             if self.plain:  # the next one is of the same kind

@@ -5,20 +5,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import scalar_row, tuple_row
+from psycopg.adapt import Transformer
+from psycopg.rows import tuple_row
 
-from ..clock import now
 from ..judge import Claim
-from ..places import NOBODY_KNOWS, STRATUM_SECONDS, Kind, Places, Snapshot
+from ..places import Kind, Places
 from ..task import Report, Task, no_progress
 from ..wire import Token
 from .arrays import numbers, texts
-from .sql import query, whole
+from .kinds import snapshot
+from .sending import Sending
+from .sql import numbered, query, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,9 @@ class Bounds:
 
 
 NO_BOUNDS = Bounds()
+NO_PRIORITIES: Mapping[str, int] = MappingProxyType({})
+Values = dict[str, bytes | None]  # of the parameters, as PostgreSQL reads them
+_Found = tuple[list[tuple[Any, ...]], list["Row"]]
 # The server's JSON has no blanks around it, which `loads` would look for.
 _JSON = json.JSONDecoder()
 
@@ -89,7 +95,12 @@ class Row:
         )
 
 
-def compose_claim(priorities: Mapping[str, int], *, clearing: bool = True) -> bytes:
+def compose_claim(
+    priorities: Mapping[str, int],
+    conn: psycopg.Connection[Any] | None = None,
+    *,
+    clearing: bool = True,
+) -> bytes:
     """The claim statement with the CASE over the task type that `--priority` asks for; `clearing`: it
     deletes what is done on the way."""
     whens = [
@@ -102,7 +113,7 @@ def compose_claim(priorities: Mapping[str, int], *, clearing: bool = True) -> by
     gone: sql.Composable = sql.SQL("")
     if clearing:
         gone = query("gone").format(delete_done=whole("delete_done", "claimed_rows"))
-    return query("claim").format(rank=rank, gone=gone).as_bytes()
+    return query("claim").format(rank=rank, gone=gone).as_bytes(conn)
 
 
 def _literal(text: str) -> sql.SQL:
@@ -110,115 +121,130 @@ def _literal(text: str) -> sql.SQL:
     return sql.SQL(sql.Literal(text).as_string().replace("%", "%%"))
 
 
-def list_kinds(
-    conn: psycopg.Connection[Any],
-    places: Places | None = None,
-    *,
-    down_to: float = float("inf"),
-    draw: bool = False,
-) -> list[Kind]:
-    """The kinds that have ready rows: of those in `places` above their marks, or this where it is
-    lower, and any that are not known there. With `draw` the snapshot is good for raising marks."""
-    met = places.met if places is not None else {}
-    marks = [min(place.mark, down_to) for place in met.values()]
-    values = _arrays(met) | {"marks": marks, "draw": draw}
-    with conn.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(query("kinds"), values, prepare=True).fetchall()
-    if places is not None:
-        places.saw(_snapshot(*rows[0][:2]))
-    return [Kind(*row[2:]) for row in rows if row[2] is not None]
-
-
-def plan_anew(conn: psycopg.Connection[Any]) -> None:
-    """The session forgets its plans, those inside of functions too."""
-    conn.execute(query("plan_anew"), prepare=False)
-
-
-def _snapshot(xmin: int, own: int | None) -> Snapshot:
-    return Snapshot(xmin, NOBODY_KNOWS if own is None else own)
-
-
-def _arrays(kinds: Collection[Kind]) -> dict[str, Any]:
-    return {
-        "queues": [kind.queue for kind in kinds],
-        "types": [kind.task_type for kind in kinds],
-        "priorities": [kind.priority for kind in kinds],
-    }
-
-
-class ServerClock:
-    """The database's clock, read once and carried on by ours."""
-
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
-        with conn.cursor(row_factory=scalar_row) as cursor:
-            found: float = cursor.execute(query("database_seconds")).fetchone() or 0.0
-        self._ahead = found - now()
-
-    def stratum(self) -> float:
-        """The stratum of the rows that become ready now."""
-        return (now() + self._ahead) // STRATUM_SECONDS
+def _nothing() -> None:
+    pass
 
 
 class Claiming:
-    """What one session claims with, again and again.
+    """What one worker claims with in one session, again and again."""
 
-    A cursor that is given the same statement each time remembers how values go there and back, which is
-    a third of what a claim of one costs us.
-    """
-
-    def __init__(self, conn: psycopg.Connection[Any], priorities: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        conn: psycopg.Connection[Any],
+        worker_id: UUID,
+        most: Mapping[str, int],
+        priorities: Mapping[str, int] = NO_PRIORITIES,
+        bounds: Bounds = NO_BOUNDS,
+    ) -> None:
+        """`most` gives max_attempts by type, for rows that have none yet."""
+        self._conn = conn
+        self._most = most
+        # A cursor that is given the same statement each time remembers how values come back.
         self._alone, self._clearing = (
-            (conn.cursor(row_factory=tuple_row), compose_claim(priorities, clearing=clearing))
-            for clearing in (False, True)
+            _Statement(
+                name,
+                compose_claim(priorities, conn, clearing=clearing),
+                conn.cursor(row_factory=tuple_row),
+            )
+            for name, clearing in ((b"runner_claim", False), (b"runner_clearing_claim", True))
+        )
+        self._always = {
+            "worker_id": str(worker_id),
+            "failed_before": _instant(bounds.failed_before),
+            "created_before": _instant(bounds.created_before),
+        }
+
+    def compose(
+        self,
+        places: Places,
+        *,
+        wanted: Callable[[str], int] = lambda task_type: 1,
+        fair: bool = False,
+        full: bool = False,
+        down_to: float = float("-inf"),
+    ) -> Values:
+        """What the claim is sent with, to take tasks of one of the kinds in `places`.
+
+        `wanted` says how many to take of a type; `fair` leaves the CASE out; `full` looks below the
+        low-water marks as well, down to a shuffle.
+        """
+        kinds = places.of
+        values = self._always | {
+            "ats": numbers(place.at for place in kinds.values()),
+            "marks": numbers(place.mark for place in kinds.values()),
+            "wanted": numbers(wanted(kind.task_type) for kind in kinds),
+            "most": numbers(self._most[kind.task_type] for kind in kinds),
+            "fair": "t" if fair else "f",
+            "last_lap": "2" if full else "1",
+            "down_to": repr(down_to),
+            "queues": texts(kind.queue for kind in kinds),
+            "types": texts(kind.task_type for kind in kinds),
+            "priorities": numbers(kind.priority for kind in kinds),
+        }
+        encoding = self._conn.info.encoding
+        return {
+            name: None if value is None else value.encode(encoding)
+            for name, value in values.items()
+        }
+
+    def claim(
+        self,
+        values: Values,
+        places: Places,
+        *,
+        done: Collection[Token] = (),
+        sent: Callable[[], None] = _nothing,
+    ) -> list[Row]:
+        """Take tasks, committed when this returns, in their order. `done` are deleted on the way;
+        `sent` is called when the statement is sent."""
+        statement = self._alone
+        if done:
+            statement = self._clearing
+            values["done"] = numbers(token.task_id for token in done).encode()
+            values["done_fences"] = numbers(token.fence for token in done).encode()
+        if isinstance(self._conn, Sending) and self._conn.ours:
+            rows, claimed = statement.ask(self._conn, values, sent)
+        else:
+            rows, claimed = statement.execute(values, sent)
+        places.saw(snapshot(*rows[0][:2]))
+        if not claimed:
+            places.looked_at(rows[0][2] or ())
+        return claimed
+
+
+class _Statement:
+    """A claim statement, sent by libpq's own means where the session is ours."""
+
+    def __init__(self, name: bytes, text: bytes, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        self._name, self._text, self._cursor = name, text, cursor
+        self._numbered, self._names = numbered(text)
+        self._loading = Transformer(cursor)
+
+    def ask(self, conn: Sending, values: Values, sent: Callable[[], None]) -> _Found:
+        return conn.ask(
+            self._name,
+            self._numbered,
+            [values[name] for name in self._names],
+            sent=sent,
+            read=self._read,
         )
 
-    def execute(self, values: dict[str, Any], done: Collection[Token]) -> list[tuple[Any, ...]]:
-        """Send the claim with these values; its rows."""
-        cursor, statement = self._clearing if done else self._alone
-        if done:
-            values["done"] = numbers(token.task_id for token in done)
-            values["done_fences"] = numbers(token.fence for token in done)
-        return cursor.execute(statement, values, prepare=True).fetchall()
+    def execute(self, values: Values, sent: Callable[[], None]) -> _Found:
+        encoding = self._cursor.connection.info.encoding
+        texts = {name: value and value.decode(encoding) for name, value in values.items()}
+        sent()
+        return _found(self._cursor.execute(self._text, texts, prepare=True).fetchall())
+
+    def _read(self, result: psycopg.pq.abc.PGresult) -> _Found:
+        self._loading.set_pgresult(result)
+        return _found(self._loading.load_rows(0, result.ntuples, tuple))
 
 
-def claim(
-    claiming: Claiming,
-    worker_id: UUID,
-    places: Places,
-    most: Mapping[str, int],
-    *,
-    wanted: Callable[[str], int] = lambda task_type: 1,
-    done: Collection[Token] = (),
-    fair: bool = False,
-    full: bool = False,
-    down_to: float = float("-inf"),
-    bounds: Bounds = NO_BOUNDS,
-) -> list[Row]:
-    """Take tasks of one of the kinds in `places`, committed when this returns, in their order.
-
-    `most` gives max_attempts by type for rows that have none yet; `wanted` says how many to take of a
-    type; `done` are deleted on the way. `fair` leaves the CASE out; `full` looks below the low-water
-    marks as well, down to a shuffle.
-    """
-    kinds = places.of
-    values = {
-        "worker_id": worker_id,
-        "ats": numbers(place.at for place in kinds.values()),
-        "marks": numbers(place.mark for place in kinds.values()),
-        "wanted": numbers(wanted(kind.task_type) for kind in kinds),
-        "most": numbers(most[kind.task_type] for kind in kinds),
-        "fair": fair,
-        "last_lap": 2 if full else 1,
-        "down_to": down_to,
-        "failed_before": bounds.failed_before,
-        "created_before": bounds.created_before,
-        "queues": texts(kind.queue for kind in kinds),
-        "types": texts(kind.task_type for kind in kinds),
-        "priorities": numbers(kind.priority for kind in kinds),
-    }
-    rows = claiming.execute(values, done)
-    places.saw(_snapshot(*rows[0][:2]))
+def _found(rows: list[tuple[Any, ...]]) -> _Found:
     if rows[0][3] is None:
-        places.looked_at(rows[0][2] or ())
-        return []
-    return sorted((Row(*row[3:]) for row in rows), key=attrgetter("shuffle"))
+        return rows, []
+    return rows, sorted((Row(*row[3:]) for row in rows), key=attrgetter("shuffle"))
+
+
+def _instant(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -6,7 +6,7 @@ handler of a batch that uses the connection until our next statement; otherwise 
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import psycopg
 from psycopg import generators, pq
@@ -21,6 +21,9 @@ PREPARED = query("complete_prepared").as_string()
 # Left to itself the server plans each claim anew, which takes longer than the claim. For handlers it is
 # left to itself.
 SETTINGS = {"plan_cache_mode": "force_generic_plan"}
+
+
+_T = TypeVar("_T")
 
 
 def _commands(name: str) -> list[bytes]:
@@ -75,11 +78,14 @@ class Sending(Bounded):
     """A connection that sends strings, and rows of prepared statements, in one round trip each."""
 
     marker = ""  # in each transaction that we begin for a handler: nobody else has it
-    has_prepared = False
     traces = True  # something may be left in the session that a reset must undo
     free = False  # the session's timeouts are off
     plain = True  # the open transaction was begun without wishes of the handler's
     _piping = False  # in libpq's pipeline mode, by hand
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.our_prepared: set[bytes] = set()  # of ours, by name
 
     def send(self, text: bytes) -> None:
         """Send a string of statements; the first error in it is raised."""
@@ -133,19 +139,70 @@ class Sending(Bounded):
         the task's own. Where it fails, what is prepared may be to blame, and would be at each task: a
         reset is due, and all is prepared anew."""
         with self.lock:
-            if not self.has_prepared:
-                self._prepare()
+            if MARK not in self.our_prepared:
+                self._prepare_completion()
             self.traces = True  # until it is through
             self._send(completion.prepared + b"; commit")
         self.traces, self.plain = False, True
 
-    def _prepare(self) -> None:
-        # By themselves: they are there whatever becomes of what is sent with them. Where one fails,
-        # those before it are there, and their names are taken.
+    def _prepare_completion(self) -> None:
+        # Where one fails, those before it are there, and their names are taken.
         self.traces = True
         for name, text in ((COMPLETE, COMPLETE_TEXT), (CHAIN, CHAIN_TEXT), (MARK, self._mark)):
-            self._call(self.pgconn.prepare, name, text)
-        self.has_prepared, self.traces = True, False
+            self._prepare(name, text)
+        self.traces = False
+
+    def _prepare(self, name: bytes, text: bytes) -> None:
+        # By itself: it is there whatever becomes of what is sent with it.
+        self._call(self.pgconn.prepare, name, text)
+        self.our_prepared.add(name)
+
+    def ask(
+        self,
+        name: bytes,
+        text: bytes,
+        values: Sequence[bytes | None],
+        *,
+        sent: Callable[[], None],
+        read: Callable[[pq.abc.PGresult], _T],
+    ) -> _T:
+        """What `read` makes of the rows of a statement, which is committed when this returns.
+
+        The statement is prepared under its name. `sent` is called while the server is at it, and `read`
+        while it waits for its disk: the rows come before the COMMIT is through.
+        """
+        with self.lock:
+            if name not in self.our_prepared:
+                self.wait(self._start_query())
+                self._prepare(name, text)
+            return self.wait(self._asked(name, values, sent, read))
+
+    def _asked(
+        self,
+        name: bytes,
+        values: Sequence[bytes | None],
+        sent: Callable[[], None],
+        read: Callable[[pq.abc.PGresult], _T],
+    ) -> PQGen[_T]:
+        yield from self._start_query()
+        pgconn = self.pgconn
+        self._enter_pipeline_mode()
+        try:
+            pgconn.send_query_prepared(name, values)
+            pgconn.send_flush_request()
+            pgconn.pipeline_sync()
+            yield from generators.send(pgconn)
+            sent()
+            results = yield from generators.fetch_many(pgconn)
+            found = read(results[0]) if results[0].status in GOOD else None
+            while results[-1].status != SYNC:
+                results += yield from generators.fetch_many(pgconn)
+        finally:
+            self._leave_pipeline_mode()
+        for result in results[:-1]:
+            if result.status not in GOOD:
+                raise psycopg.errors.error_from_result(result)
+        return cast(_T, found)
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
@@ -203,7 +260,8 @@ class Sending(Bounded):
         if name is not None:
             yield from super()._deallocate(name)
             return
-        before, self.traces, self.has_prepared = self.traces, True, False  # until it is done
+        before, self.traces = self.traces, True  # until it is done
+        self.our_prepared.clear()
         yield from super()._deallocate(name)
         # In a pipeline it is only put, and may be passed over.
         self.traces = before or self._pipeline is not None

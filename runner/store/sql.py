@@ -1,5 +1,6 @@
 """The named statements of `queries/*.sql` for psycopg; read when this is imported, before any fork."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -23,6 +24,21 @@ def query(name: str) -> sql.SQL:
 def whole(name: str, part: str) -> sql.SQL:
     """A statement with another in it, where that one's name stands in braces; put together once."""
     return sql.SQL(query(name).format(**{part: query(part)}).as_string())
+
+
+def numbered(text: bytes) -> tuple[bytes, list[str]]:
+    """A statement with psycopg's named parameters as libpq wants it, by number; the names, in order."""
+    names: list[str] = []
+
+    def number(found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return b"%"
+        name = found[1].decode()
+        if name not in names:
+            names.append(name)
+        return b"$%d" % (names.index(name) + 1)
+
+    return re.sub(rb"%(?:%|\((\w+)\)s)", number, text), names
 
 
 def records(

@@ -171,7 +171,8 @@ class Tx(Guarded):
                 ensure_durable(self)
                 self.look_for_prepared()
             self._notifies_backlog = deque()  # what came by LISTEN is for nobody any more
-            self.traces = self.has_prepared = self.free = False
+            self.traces = self.free = False
+            self.our_prepared.clear()
 
     def _restore_object(self) -> None:
         self.row_factory = tuple_row

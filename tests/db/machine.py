@@ -20,7 +20,7 @@ from runner.judge import NOTHING, Claim, Judge, Verdict
 from runner.observing import Observer
 from runner.places import Kind, Places
 from runner.store import ending, operate, passes, workers
-from runner.store.claim import Claiming, Row, claim
+from runner.store.claim import Claiming, Row
 from runner.store.sending import Completion
 from runner.wire import How, Renewal, Token
 from tests.db.stage import announce, consistent
@@ -78,7 +78,6 @@ class Machine(RuleBasedStateMachine):
         self.claims: list[Row] = []  # all that anybody ever got
         self.observer: Observer[UUID] = Observer()
         self.local = 0.0
-        self.claiming = Claiming(self.db, {})
         self.added = 0
 
     # -- adding -----------------------------------------------------------------------------------
@@ -154,15 +153,9 @@ class Machine(RuleBasedStateMachine):
         holds = self.registered().get(worker, False)
         places = Places()
         places.know(KINDS)
-        most = dict.fromkeys(TYPES, 3)
-        rows = claim(
-            self.claiming,
-            worker,
-            places,
-            most,
-            wanted=lambda _: wanted,
-            full=True,
-        )
+        claiming = Claiming(self.db, worker, dict.fromkeys(TYPES, 3))
+        values = claiming.compose(places, wanted=lambda _: wanted, full=True)
+        rows = claiming.claim(values, places)
         ready = [t for t in self.tasks.values() if t.state == "ready" and t.type not in self.paused]
         assert bool(rows) == (holds and bool(ready)), (rows, holds, ready)
         assert len(rows) <= wanted

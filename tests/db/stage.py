@@ -13,7 +13,8 @@ from psycopg.rows import namedtuple_row
 from runner.backoff import Backoff
 from runner.judge import Judge
 from runner.places import Kind, Place, Places
-from runner.store.claim import Claiming, Row, claim, list_kinds
+from runner.store.claim import NO_BOUNDS, Claiming, Row
+from runner.store.kinds import list_kinds
 from runner.store.tx import Tx
 from runner.store.workers import Identity, register_worker
 from tests.servers import Connection, wait_until
@@ -97,10 +98,12 @@ class Claimer:
         return self
 
     def claim(self, **options: Any) -> Sequence[Row]:
-        claiming = Claiming(self.conn, self.priorities)
+        bounds = options.pop("bounds", NO_BOUNDS)
+        how = {name: options.pop(name) for name in ("done", "sent") if name in options}
         most = options.pop("wanted", 1)
         options["wanted"] = lambda task_type: most
-        return claim(claiming, self.worker_id, self.places, self.most, **options)
+        claiming = Claiming(self.conn, self.worker_id, self.most, self.priorities, bounds)
+        return claiming.claim(claiming.compose(self.places, **options), self.places, **how)
 
     def take(self, **options: Any) -> Row | None:
         """Claim one after a fresh look around."""

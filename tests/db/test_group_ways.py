@@ -80,7 +80,7 @@ def test_nothing_is_told_as_done_behind_a_wait_that_was_broken_off(
         bench = Bench(db, url)
         for _ in range(2):
             bench.run(lambda tx, task: tx.execute("select 1") and None)
-        assert bench.conn.has_prepared
+        assert bench.conn.our_prepared
         with pytest.raises(Disconnected):
             bench.run(handler)
         assert answers == []

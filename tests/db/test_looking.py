@@ -12,7 +12,8 @@ from runner.handling import looking
 from runner.handling.looking import Looking
 from runner.places import NOBODY_KNOWS, Places
 from runner.registry import Registry
-from runner.store.claim import NO_BOUNDS, Row, ServerClock
+from runner.store.claim import NO_BOUNDS, Row, Values
+from runner.store.kinds import ServerClock
 from tests.db.stage import add, announce
 from tests.servers import Connection
 
@@ -212,12 +213,12 @@ def test_a_look_behind_a_list_starts_where_that_has_found_nothing(
     it = look_with(db, "t")
     starts: list[float] = []
 
-    def seen(claiming: Any, worker_id: Any, places: Places, *args: Any, **options: Any) -> Any:
+    def seen(places: Places, **options: Any) -> Any:
         starts.append(min(place.at for place in places.of.values()))
-        return real(claiming, worker_id, places, *args, **options)
+        return real(places, **options)
 
-    real = looking.claim
-    monkeypatch.setattr(looking, "claim", seen)
+    real = it._claiming.compose
+    monkeypatch.setattr(it._claiming, "compose", seen)
     assert claim(it) == []
     for place in it._places.met.values():
         place.at = place.mark = float("-inf")  # it slept for long
@@ -312,16 +313,16 @@ def test_a_lap_that_failed_is_not_made_again_at_once(
     it = look_with(db, "t")
     laps = []
 
-    def cut_short(*args: object, full: bool, **options: object) -> list[Row]:
-        if full:
+    def cut_short(values: Values, *args: Any, **options: Any) -> list[Row]:
+        if values["last_lap"] == b"2":
             laps.append(clock.at)
             raise psycopg.errors.QueryCanceled
-        return claim_rows(*args, full=full, **options)  # type: ignore[arg-type]
+        return claim_rows(values, *args, **options)
 
     with psycopg.connect(db_url) as slow:
         add(slow, "other")
-        claim_rows = looking.claim
-        monkeypatch.setattr(looking, "claim", cut_short)
+        claim_rows = it._claiming.claim
+        monkeypatch.setattr(it._claiming, "claim", cut_short)
         with pytest.raises(psycopg.errors.QueryCanceled):
             claim(it)  # the marks rise
         for _ in range(29):

@@ -28,7 +28,7 @@ def hidden(batches: Batches, db: Connection) -> Iterator[None]:
     yield
     LEFT.clear()
     assert not batches.bench.conn.traces
-    assert batches.bench.conn.has_prepared
+    assert batches.bench.conn.our_prepared
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -68,7 +68,7 @@ def test_a_name_that_is_taken_costs_one_task(batches: Batches, name: str) -> Non
     def takes(tx: Tx, task: Task) -> None:
         good(tx, task)
         go_back(tx)  # psycopg drops them all
-        assert not tx.has_prepared
+        assert not tx.our_prepared
         tx.execute("select hidden(%s)", [f"prepare {name} as select 1"])
 
     batches.run(takes, good, good, good)
@@ -140,7 +140,7 @@ def test_what_was_not_prepared_behind_an_error_is_not_taken_for_prepared(
     assert [*batches.left()] == [1]
 
 
-def test_what_psycopg_has_prepared_and_a_handler_dropped(batches: Batches) -> None:
+def test_what_psycopg_our_prepared_and_a_handler_dropped(batches: Batches) -> None:
     def drops(tx: Tx, task: Task) -> None:
         tx.execute("select hidden('deallocate all')")
 

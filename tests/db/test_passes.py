@@ -11,7 +11,7 @@ from runner.config import FleetConfig
 from runner.judge import Judge
 from runner.places import Places
 from runner.store import drains, passes
-from runner.store.claim import list_kinds
+from runner.store.kinds import list_kinds
 from tests.db.stage import add, announce, one, row
 from tests.servers import Connection
 

@@ -8,7 +8,7 @@ import pytest
 from psycopg import IsolationLevel, sql
 
 from runner.places import NO_SNAPSHOT, Kind, Places, Snapshot
-from runner.store.claim import _arrays, list_kinds
+from runner.store.kinds import _arrays, list_kinds
 from runner.store.sql import query
 from tests.db.stage import Claimer, add, one
 from tests.servers import Connection
