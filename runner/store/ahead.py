@@ -45,6 +45,10 @@ class Ahead(Sending):
         return bool(self.before) or self.unanswered > 0
 
     @property
+    def _is_at_rest(self) -> bool:
+        return super()._is_at_rest and not (self.ahead or self.goes_before)
+
+    @property
     def open(self) -> bool:
         """Whether a transaction is open, be it broken or not."""
         return self.pgconn.transaction_status != pq.TransactionStatus.IDLE

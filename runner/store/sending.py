@@ -171,38 +171,42 @@ class Sending(Bounded):
         The statement is prepared under its name. `sent` is called while the server is at it, and `read`
         while it waits for its disk: the rows come before the COMMIT is through.
         """
-        with self.lock:
-            if name not in self.our_prepared:
-                self.wait(self._start_query())
-                self._prepare(name, text)
-            return self.wait(self._asked(name, values, sent, read))
-
-    def _asked(
-        self,
-        name: bytes,
-        values: Sequence[bytes | None],
-        sent: Callable[[], None],
-        read: Callable[[pq.abc.PGresult], _T],
-    ) -> PQGen[_T]:
-        yield from self._start_query()
         pgconn = self.pgconn
-        self._enter_pipeline_mode()
-        try:
-            pgconn.send_query_prepared(name, values)
-            pgconn.send_flush_request()
-            pgconn.pipeline_sync()
-            yield from generators.send(pgconn)
-            sent()
-            results = yield from generators.fetch_many(pgconn)
-            found = read(results[0]) if results[0].status in GOOD else None
-            while results[-1].status != SYNC:
-                results += yield from generators.fetch_many(pgconn)
-        finally:
-            self._leave_pipeline_mode()
-        for result in results[:-1]:
-            if result.status not in GOOD:
+        with self.lock:
+            if not self._is_at_rest:
+                self.wait(self._start_query())
+            if name not in self.our_prepared:
+                self._prepare(name, text)
+            self._enter_pipeline_mode()
+            try:
+                pgconn.send_query_prepared(name, values)
+                pgconn.send_flush_request()
+                pgconn.pipeline_sync()
+                sent()
+                results, found = self.wait(self._received(read))
+            finally:
+                self._leave_pipeline_mode()
+        for result in results:
+            if result.status not in (*GOOD, SYNC):
                 raise psycopg.errors.error_from_result(result)
         return cast(_T, found)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing of `_start_query` is to be done before a statement of ours."""
+        return self.is_between_transactions and not self.free
+
+    def _received(
+        self, read: Callable[[pq.abc.PGresult], _T]
+    ) -> PQGen[tuple[list[pq.abc.PGresult], _T | None]]:
+        pgconn = self.pgconn
+        if pgconn.flush():  # it is larger than what a socket holds
+            yield from generators.send(pgconn)
+        results = yield from generators.fetch_many(pgconn)
+        found = read(results[0]) if results[0].status in GOOD else None
+        while results[-1].status != SYNC:
+            results += yield from generators.fetch_many(pgconn)
+        return results, found
 
     def _sent_behind(
         self, commands: Sequence[bytes], send: Callable[[], None]
