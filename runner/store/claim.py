@@ -231,9 +231,9 @@ class _Statement:
 
     def execute(self, values: Values, sent: Callable[[], None]) -> _Found:
         encoding = self._cursor.connection.info.encoding
-        texts = {name: value and value.decode(encoding) for name, value in values.items()}
+        given = {name: value and value.decode(encoding) for name, value in values.items()}
         sent()
-        return _found(self._cursor.execute(self._text, texts, prepare=True).fetchall())
+        return _found(self._cursor.execute(self._text, given, prepare=True).fetchall())
 
     def _read(self, result: psycopg.pq.abc.PGresult) -> _Found:
         self._loading.set_pgresult(result)
