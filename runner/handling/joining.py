@@ -22,10 +22,11 @@ from ..registry import Registry
 from ..saying import say_lost
 from ..seat import Seat
 from ..store.claim import Bounds
-from ..store.connect import connect
+from ..store.connect import connect, tells_of_server
 from ..store.sending import SETTINGS
 from ..store.tx import Tx
 from ..store.workers import Identity, register_worker
+from ..text import error_text
 from ..wire import EventWriter, Kind, Outcome, Token
 from .handoff import Handoff
 from .lifeline import Lifeline
@@ -33,6 +34,7 @@ from .looking import Looking
 from .session import Disconnected, Former, Session
 
 FIRST_SECONDS, CAP_SECONDS = 0.1, 5.0
+TOLD_AT = 3  # tries: the first may meet what the session before had locked
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Joining:
     refused: Iterator[float] | None = (
         None  # pauses: the server lets us in, but does not write us down
     )
+    refusals: int = 0  # one after the other
 
     def join(self) -> Member | None:
         """Connect, settle the former identity, and register a new one; None when told to stop.
@@ -92,12 +95,21 @@ class Joining:
             )
         except psycopg.Error as error:
             self.refused = self.refused or delays(self.rng)
+            self._tell(error)
             self.session.give_up(error)
-        self.refused = None
+        self.refused, self.refusals = None, 0
         self.lifeline.join()
         self.events.send(Kind.REGISTERED, worker=worker_id.bytes)
         self.former = None
         return Member(self.session, looking)
+
+    def _tell(self, error: psycopg.Error) -> None:
+        """Say once what keeps us from joining: the renewer, which tells of outages, meets none."""
+        if tells_of_server(error):
+            return
+        self.refusals += 1
+        if self.refusals == TOLD_AT:
+            self.log.warning("join_failed", f"cannot join: {error_text(error)}")
 
     def lost(self, how: Disconnected, done: Collection[Token]) -> None:
         """The identity is over; `done` were still to be deleted. One that is not settled yet stays the

@@ -33,12 +33,15 @@ def test_who_cannot_be_written_down_tries_less_and_less_often(fresh: str, tmp_pa
             row = work.conn.execute("select last_value from refused where is_called").fetchone()
             return int(row[0]) if row else 0
 
-        with fleets.running(fresh, tmp_path, procs=PROCS):
+        with fleets.running(fresh, tmp_path, procs=PROCS) as fleet:
             wait_until(refused, 20)
             time.sleep(SECONDS)  # what is bounded is how much happens in a time
             assert PROCS < refused() <= MOST
+            told = "cannot join: DiskFull: no space left on device"
+            wait_until(lambda: fleet.log().count(told) >= PROCS, 20, "told by each")
             work.conn.execute("drop trigger no_room on runner.worker")
             fleets.wait_registered(work, PROCS)
             tasks = work.add("ordinary", 3)
             wait_until(work.empty, 20)
+            assert fleet.log().count(told) == PROCS
         work.exactly_once(tasks)
