@@ -145,6 +145,8 @@ class Renewer:
     ) -> None:
         """Extend the leases asked for; tell which are renewed or lost, and which claims are."""
         faults.point("renew")
+        if not renewals:
+            knock(conn)
         current = Round(renewals, self.config.usable)
         while current.goes_on():
             asked = current.begin(now())

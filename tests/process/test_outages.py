@@ -7,6 +7,7 @@ import pytest
 
 from tests import fleets
 from tests.hurting import Hurt, hurtable, reconnect
+from tests.proxy import proxied
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db, pytest.mark.everywhere]
@@ -44,17 +45,24 @@ END = """select pg_terminate_backend(pid) from pg_stat_activity
     where application_name like %s and datname = current_database()"""
 
 
+def leave_nobody_to_renew(work: fleets.Work, fleet: fleets.Fleet) -> list[int]:
+    """Until the only worker has lost its session, and tries in vain to join again. The task that had it
+    notice."""
+    fleets.wait_registered(work, 1)
+    work.conn.execute(LET_IN, [False])
+    assert work.conn.execute(END, ["runner worker %"]).rowcount == 1
+    tasks = work.add("ordinary")
+    wait_until(lambda: fleet.log().count("cannot connect") >= 3, 20, "no worker is left")
+    assert "database is away" not in fleet.log()
+    return tasks
+
+
 @pytest.mark.direct  # behind a pooler a session that is ended is not the client's
 def test_an_outage_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path: Path) -> None:
     """The renewer is asked for nobody, and finds out by itself that its session is over."""
     with fleets.work(fresh, tmp_path) as work:
         with fleets.running(fresh, tmp_path, "-v", procs=1) as fleet:
-            fleets.wait_registered(work, 1)
-            work.conn.execute(LET_IN, [False])
-            assert work.conn.execute(END, ["runner worker %"]).rowcount == 1
-            tasks = work.add("ordinary")  # whom it wakes finds that its session is gone
-            wait_until(lambda: fleet.log().count("cannot connect") >= 3, 20, "no worker is left")
-            assert "database is away" not in fleet.log()
+            tasks = leave_nobody_to_renew(work, fleet)
             assert work.conn.execute(END, ["runner renewer"]).rowcount == 1
             why = "database is away, trying again: terminating connection due to administrator"
             wait_until(lambda: why in fleet.log(), 20, "told why")
@@ -62,3 +70,17 @@ def test_an_outage_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path
             wait_until(lambda: "database is back" in fleet.log(), 20)
             wait_until(work.empty, 20)
         work.exactly_once(tasks)
+
+
+@pytest.mark.direct
+def test_a_silent_link_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path: Path) -> None:
+    """As behind a pooler whose server is away: the session is there, and what it is asked not answered."""
+    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
+        with fleets.running(url, tmp_path, "-v", procs=1) as fleet:
+            leave_nobody_to_renew(work, fleet)
+            proxy.freeze()
+            wait_until(lambda: "database is away" in fleet.log(), 30, "told")
+            proxy.thaw()
+            work.conn.execute(LET_IN, [True])
+            wait_until(lambda: "database is back" in fleet.log(), 20)
+            wait_until(work.empty, 20)
