@@ -74,13 +74,16 @@ def test_an_outage_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path
 
 @pytest.mark.direct
 def test_a_silent_link_is_told_where_no_worker_is_left_to_renew(fresh: str, tmp_path: Path) -> None:
-    """As behind a pooler whose server is away: the session is there, and what it is asked not answered."""
-    with fleets.work(fresh, tmp_path) as work, proxied(fresh) as (proxy, url):
-        with fleets.running(url, tmp_path, "-v", procs=1) as fleet:
-            leave_nobody_to_renew(work, fleet)
-            proxy.freeze()
-            wait_until(lambda: "database is away" in fleet.log(), 30, "told")
-            proxy.thaw()
-            work.conn.execute(LET_IN, [True])
-            wait_until(lambda: "database is back" in fleet.log(), 20)
-            wait_until(work.empty, 20)
+    """As behind a pooler whose server is away: the session is there, and does not answer."""
+    with (
+        fleets.work(fresh, tmp_path) as work,
+        proxied(fresh) as (proxy, url),
+        fleets.running(url, tmp_path, "-v", procs=1) as fleet,
+    ):
+        leave_nobody_to_renew(work, fleet)
+        proxy.freeze()
+        wait_until(lambda: "database is away" in fleet.log(), 30, "told")
+        proxy.thaw()
+        work.conn.execute(LET_IN, [True])
+        wait_until(lambda: "database is back" in fleet.log(), 20)
+        wait_until(work.empty, 20)
