@@ -20,7 +20,7 @@ from ..task import Report, Task, no_progress
 from ..wire import Token
 from .arrays import numbers, texts
 from .kinds import snapshot
-from .sending import Sending
+from .sending import CLAIM, CLEARING_CLAIM, Sending
 from .sql import numbered, query, whole
 
 
@@ -146,7 +146,7 @@ class Claiming:
                 compose_claim(priorities, conn, clearing=clearing),
                 conn.cursor(row_factory=tuple_row),
             )
-            for name, clearing in ((b"runner_claim", False), (b"runner_clearing_claim", True))
+            for name, clearing in ((CLAIM, False), (CLEARING_CLAIM, True))
         )
         self._always = {
             "worker_id": str(worker_id),

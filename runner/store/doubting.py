@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from psycopg import Pipeline, pq
 
 from .ahead import Ahead
+from .sending import CLAIMS
 from .sql import query
 
 
@@ -42,9 +43,10 @@ class Doubting(Ahead):
         self.doubts = self.doubts or status == pq.TransactionStatus.INERROR
 
     def look_for_prepared(self) -> None:
-        """After what may have dropped it. psycopg does not notice each DEALLOCATE ALL: none after one
-        that found nothing prepared."""
+        """After a reset, and what may have dropped it. psycopg does not notice each DEALLOCATE ALL: none
+        after one that found nothing prepared."""
         found = {name.encode() for (name,) in self.execute(query("prepared"), prepare=False)}
+        self.our_prepared = found.intersection(CLAIMS)
         if not found.issuperset(self._prepared._names.values()):
             self.forget_prepared()
 

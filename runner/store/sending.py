@@ -40,6 +40,7 @@ PLAIN = b"BEGIN"  # psycopg's
 SYNC = pq.ExecStatus.PIPELINE_SYNC
 # Names of what a session has prepared of ours.
 COMPLETE, CHAIN, MARK = b"runner_complete", b"runner_chain", b"runner_mark"
+CLAIM, CLEARING_CLAIM = CLAIMS = b"runner_claim", b"runner_clearing_claim"  # a reset spares them
 
 
 class Completion(NamedTuple):

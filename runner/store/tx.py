@@ -172,7 +172,6 @@ class Tx(Guarded):
                 self.look_for_prepared()
             self._notifies_backlog = deque()  # what came by LISTEN is for nobody any more
             self.traces = self.free = False
-            self.our_prepared.clear()
 
     def _restore_object(self) -> None:
         self.row_factory = tuple_row

@@ -8,6 +8,7 @@ import pytest
 
 from runner.store.connect import connect
 from runner.store.tx import Tx
+from runner.wire import Token
 from tests.db.stage import Claimer, add, one, row, waits_for_lock
 from tests.servers import Connection, wait_until
 
@@ -115,6 +116,45 @@ def test_a_claim_that_is_no_longer_prepared_is_so_again(db: Connection, conn: Tx
     conn.restore(thorough=True)  # as a worker does that cannot claim
     assert asking.ask()
     assert [row(db, task).state for task in tasks] == ["running"] * 2
+
+
+def test_a_claim_stays_prepared_over_a_reset(db: Connection, conn: Tx) -> None:
+    asking = Asking(conn, "t")
+    planned = "select prepare_time from pg_prepared_statements where name = 'runner_claim'"
+    before = one(conn, planned)
+    conn.execute("set timezone = 'Asia/Tokyo'")
+    conn.restore(thorough=True)
+    assert one(conn, "show timezone") == "UTC"
+    add(db)
+    assert asking.ask()
+    assert one(conn, planned) == before
+
+
+@pytest.mark.parametrize(
+    "hurt",
+    ["deallocate runner_claim; prepare runner_claim as select 1", "deallocate all", "select"],
+)
+def test_whatever_is_known_of_it_a_reset_finds_out(db: Connection, conn: Tx, hurt: str) -> None:
+    asking = Asking(conn, "t")
+    (task,) = add(db)
+    conn.send(hurt.encode())
+    conn.our_prepared.clear()  # as where a DEALLOCATE ALL in a pipeline was passed over
+    conn.restore(thorough=True)
+    assert asking.ask() == [task]
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_an_app_that_has_psycopg_tell_the_type_of_a_text(
+    db: Connection, db_url: str, pooled: bool
+) -> None:
+    with connect(db_url, "worker test", factory=Tx) as conn:
+        conn.ours = not pooled  # then by psycopg's cursor
+        conn.adapters.register_dumper(str, psycopg.types.string.StrDumper)
+        claimer = Claimer(conn, "t").know(("default", "t", 5))
+        done = [Token(each.task_id, each.fence) for _ in add(db) for each in claimer.claim()]
+        (task,) = add(db)
+        assert [each.task_id for each in claimer.claim(done=done)] == [task]
+    assert one(db, "select array_agg(task_id) from runner.task") == [task]
 
 
 def test_a_session_that_ends_meanwhile(db: Connection, db_url: str, conn: Tx) -> None:

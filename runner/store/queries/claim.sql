@@ -83,11 +83,11 @@ from (values (1)) as always left join kind k on true;
 -- under its own fence, where there are any: the part costs a sixth of a claim of one.
 with {gone} me as materialized (
     select worker_id from runner.worker
-    where worker_id = %(worker_id)s and lease_until > clock_timestamp()
+    where worker_id = %(worker_id)s::uuid and lease_until > clock_timestamp()
     for key share
 ), kind as (
     select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted, k.most, k.number,
-           case when %(fair)s then 0 else {rank} end as rank, random() as draw
+           case when %(fair)s::boolean then 0 else {rank} end as rank, random() as draw
     from me, unnest(%(queues)s::text[], %(types)s::text[], %(priorities)s::smallint[],
                     %(ats)s::float8[], %(marks)s::float8[], %(wanted)s::int[],
                     %(most)s::int[])
@@ -119,7 +119,7 @@ with {gone} me as materialized (
     limit 1
 ), claimed as (
     update runner.task t
-    set state = 'running', attempt = t.attempt + 1, lease_owner = %(worker_id)s,
+    set state = 'running', attempt = t.attempt + 1, lease_owner = %(worker_id)s::uuid,
         fence = greatest(t.fence + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
         claimed_at = clock_timestamp(),
         max_attempts = coalesce(t.max_attempts, greatest((select most from picked), t.attempt + 1))

@@ -39,7 +39,7 @@ cross join lateral (
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
 delete from runner.task t
 where t.ctid = any (array({claimed_rows}))
-  and t.lease_owner is not distinct from %(worker_id)s;
+  and t.lease_owner is not distinct from %(worker_id)s::uuid;
 
 -- name: complete_group
 -- Deletes the tasks of a group in the transaction that they share, each under its own fence.
