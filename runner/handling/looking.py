@@ -19,7 +19,6 @@ LIST_SECONDS = 1.0  # kinds are listed anew at most so often …
 WOKEN_LIST_SECONDS = 0.05  # … or so, when something woke us and the kinds we know had nothing
 PLAN_SECONDS = 5.0  # plans are at most so old while there is work …
 SLOW_SECONDS = 0.05  # … and are not used again when a look took longer than this
-MANY = 1000  # rows taken since a lap to the end: the next is dear under an old snapshot
 FULL_EVERY = 64  # a busy worker looks below its marks once in so many claims, where that is of use
 DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 5
 
@@ -48,7 +47,7 @@ class Looking:
         self._clock = ServerClock(conn)
         self._list_at = self._full_at = self._to_the_end_at = float("-inf")
         self._lap_in_any_case_at = now() + LAP_SECONDS
-        self._claims = self._taken = 0
+        self._claims = 0
         self._planned_at = now()
         self._found = self._slow = False
         self.was_full = False
@@ -91,13 +90,11 @@ class Looking:
         self.was_full = lap and (listed or news)
         if not rows:
             self._places.found_nothing(self._clock.stratum())
-            after_many = self._taken >= MANY and now() >= self._full_at
-            if not lap and (after_many or self._lap_is_due()):
+            if not lap and self._lap_is_due():
                 # With that the marks have risen past what was in progress. Before we idle, and not when
                 # we are next woken or poll: after a large drain under an old snapshot it is dear once.
-                rows = self._look((), full=True, to_the_end=after_many)
+                rows = self._look((), full=True)
         if rows:
-            self._taken += len(rows)
             first, last = rows[0], rows[-1]
             self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
         return rows
@@ -163,7 +160,6 @@ class Looking:
             wait = COST_FACTOR * self._config.procs * (at - begun) if at - begun > 0.005 else 0.0
             self._full_at = at + wait
             if to_the_end:
-                self._taken = 0
                 self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
                 self._to_the_end_at = self._lap_in_any_case_at if wait else at
         return rows

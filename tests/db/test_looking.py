@@ -261,24 +261,6 @@ def test_what_is_committed_late_is_looked_for_once_more_before_one_idles(
         assert len(claim(it)) == 1
 
 
-def test_who_has_taken_many_makes_a_lap_before_it_idles(db: Connection, clock: Clock) -> None:
-    """Under an old snapshot the next lap wades through all of them: not in the middle of a calm hour."""
-    it = look_with(db, "t")
-    laps: list[bool] = []
-    made = it._places.made_lap
-    it._places.made_lap = lambda: (laps.append(True), made())[1]  # type: ignore[method-assign]
-    assert claim(it) == []
-    assert claim(it, full=True) == []
-    laps.clear()
-    for count, expected in ((looking.MANY - 1, 0), (looking.MANY, 1), (1, 1)):
-        it._taken = 0
-        add(db, count=count)
-        clock.at += 2
-        while claim(it, wanted=500):
-            clock.at += 0.001
-        assert len(laps) == expected
-
-
 def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(
     db: Connection, db_url: str, clock: Clock
 ) -> None:
