@@ -48,13 +48,13 @@ def test_ctrl_c(queue: Work) -> None:
 def test_a_killed_console_is_replaced(queue: Work, number: signal.Signals) -> None:
     (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
-        one.wait_for("sleepy", "q stop")
+        one.wait_for(f"{task}  sleepy", "q stop")
         workers = wait_registered(queue, 2)
         first = console_of(one.pid)
         assert first is not None
         os.kill(first, number)
         wait_until(lambda: console_of(one.pid) not in (None, first), why="another console")
-        one.wait_for("console ended", "sleepy")
+        one.wait_for("console ended", f"{task}  sleepy")
         assert queue.workers() == workers
         assert (queue.row(task) or {})["attempt"] == 1
         one.type("qy")
@@ -63,9 +63,9 @@ def test_a_killed_console_is_replaced(queue: Work, number: signal.Signals) -> No
 
 
 def test_ctrl_c_keeps_the_view_to_the_end(queue: Work) -> None:
-    queue.add("sleepy", seconds=300)
+    (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue, "--grace", "2s") as one:
-        one.wait_for("sleepy")
+        one.wait_for(f"{task}  sleepy")
         one.type("\x03")
         one.wait_for("stopping (SIGINT): 1 task in hand")
         assert one.end() == 0
@@ -73,9 +73,9 @@ def test_ctrl_c_keeps_the_view_to_the_end(queue: Work) -> None:
 
 
 def test_a_console_killed_during_the_stop_leaves_a_sane_terminal(queue: Work) -> None:
-    queue.add("stubborn", seconds=300)
+    (task,) = queue.add("stubborn", seconds=300)
     with fleet(queue) as one:
-        one.wait_for("stubborn")
+        one.wait_for(f"{task}  stubborn")
         one.type("qy")
         one.wait_for("stopping")
         console = console_of(one.pid)
@@ -112,9 +112,9 @@ def test_a_stopped_console_disturbs_nobody(queue: Work) -> None:
 
 def test_a_terminal_that_is_gone(queue: Work) -> None:
     """Its window was closed: the fleet stops as at any first signal, and nobody is left."""
-    queue.add("sleepy", seconds=300)
+    (task,) = queue.add("sleepy", seconds=300)
     with fleet(queue) as one:
-        one.wait_for("sleepy")
+        one.wait_for(f"{task}  sleepy")
         children = [*wait_registered(queue, 2).values(), console_of(one.pid)]
         os.close(one.slave)
         os.close(one.master)
