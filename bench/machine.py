@@ -4,6 +4,7 @@ import os
 import platform
 import tempfile
 import time
+import timeit
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from runner.config import available_cpus
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size",
             "wal_level", "shared_preload_libraries")  # fmt: skip
 SYNCS = 200
+CALLS, ROUNDS = 100_000, 15
 
 
 def facts(place: Stage) -> dict[str, Any]:
@@ -29,6 +31,7 @@ def facts(place: Stage) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "runner": __version__,
         "python": platform.python_version(),
+        "python_call_ns": _python_call_ns(),
         "postgresql": version[0] if version else None,
         "server": "embedded" if place.embedded else "given by --url",
         "settings": settings,
@@ -56,6 +59,15 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _python_call_ns() -> float:
+    """Of a function that does next to nothing. Two builds of one version may differ by half: with and
+    without profile-guided optimization."""
+    seconds = timeit.repeat(
+        "call(1)", "call = lambda number: number + 1", repeat=ROUNDS, number=CALLS
+    )
+    return round(percentile(seconds, 0.5) / CALLS * 1e9, 1)
 
 
 def _fdatasync_ms(directory: Path) -> float:

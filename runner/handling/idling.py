@@ -35,15 +35,24 @@ class Idling:
     def __post_init__(self) -> None:
         self._wakes = OneOfMany(self.wake, self.lifeline.nudge)
 
-    def idle(self, looked_at: float, *, full: bool, more: Sequence[int] = ()) -> bool:
+    def idle(
+        self,
+        looked_at: float,
+        *,
+        full: bool,
+        more: Sequence[int] = (),
+        before: float = float("inf"),
+    ) -> bool:
         """Say that a look has found nothing, then wait for something to do; whether we were woken.
 
         `looked_at`: when that look began; `full`: it has seen all there was; `more`: what whoever
-        could not look waits for, in place of being woken: descriptors that turn readable.
+        could not look waits for, in place of being woken: descriptors that turn readable; `before`: when
+        to look again in any case.
         """
         self._was_woken = False  # it has looked
         self.events.send(Kind.IDLE, at=looked_at, flag=full)
-        until = now() + self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
+        polled = self.config.poll_seconds * IDLE_POLLS * (0.75 + self.rng.random() / 2)
+        until = min(before, now() + polled)
         while (left := until - now()) > 0:
             ready = self._doze(min(left, ALIVE_SECONDS), more)
             if self.wake in ready and self._take_wake_up():

@@ -49,7 +49,7 @@ class Looking:
         self._lap_in_any_case_at = now() + LAP_SECONDS
         self._claims = 0
         self._planned_at = now()
-        self._found = self._slow = False
+        self._found = self._slow = self._owed = False
         self.was_full = False
         self.woken = False
 
@@ -97,7 +97,18 @@ class Looking:
         if rows:
             first, last = rows[0], rows[-1]
             self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
+            self._owed = True
         return rows
+
+    @property
+    def lap_at(self) -> float:
+        """When to look again though nothing wakes us, after a look that found nothing.
+
+        A lap that was put off because the one before it was dear is made then, and not for the next
+        task, which would have to wait for it. Once: one that clears nothing is not repeated.
+        """
+        owed = self._owed and self._places.unclean is not None
+        return self._full_at if owed else float("inf")
 
     def be_ready(self, wanted: Callable[[str], int]) -> None:
         """Compose the next claim before we idle: who is woken has but to send it."""
@@ -156,12 +167,14 @@ class Looking:
         if full:
             if not rows:
                 self._places.made_lap()
+                self._owed = False
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.
             wait = COST_FACTOR * self._config.procs * (at - begun) if at - begun > 0.005 else 0.0
             self._full_at = at + wait
             if to_the_end:
                 self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
-                self._to_the_end_at = self._lap_in_any_case_at if wait else at
+                # Sooner than in any case: one that is made all the same can as well be that.
+                self._to_the_end_at = at + max(LAP_SECONDS / 2, wait) if wait else at
         return rows
 
     def _list(self, at_least_seconds: float) -> bool:

@@ -274,7 +274,8 @@ class Worker:
         full = looked and self.looking.was_full
         at = self.begun_looking if looked else 0.0
         more = [] if looked else [self.ends.extra["permits"]]
-        if self.idling.idle(at, full=full, more=more):
+        before = self.looking.lap_at if looked else float("inf")
+        if self.idling.idle(at, full=full, more=more, before=before):
             self.looking.woken = True
 
     @contextlib.contextmanager

@@ -261,6 +261,65 @@ def test_what_is_committed_late_is_looked_for_once_more_before_one_idles(
         assert len(claim(it)) == 1
 
 
+def test_a_lap_that_was_put_off_is_made_when_it_is_due_and_not_for_the_next_task(
+    db: Connection, db_url: str, clock: Clock
+) -> None:
+    """After a large drain under an old snapshot it reads all that was taken, and the next task waited
+    for that, however long after."""
+    it = look_with(db, "t")
+    laps: list[float] = []
+    made = it._places.made_lap
+    it._places.made_lap = lambda: (laps.append(clock.at), made())[1]  # type: ignore[method-assign]
+    assert claim(it) == []
+    assert it.lap_at == float("inf")
+    with psycopg.connect(db_url) as other:
+        other.execute("select pg_current_xact_id()")
+        add(db)
+        assert len(claim(it)) == 1
+        clock.at += 4  # the mark can rise, past what the other may commit
+        it._full_at = clock.at + 5  # the lap before was dear
+        laps.clear()
+        assert claim(it) == []
+        assert it._places.unclean is not None
+        assert (laps, it.lap_at) == ([], clock.at + 5)
+        clock.at += 5
+        assert claim(it) == []
+        assert laps == [clock.at]
+        assert (
+            it._places.unclean is not None
+        )  # the other is still there: but nothing was taken since
+        assert it.lap_at == float("inf")
+
+
+def test_a_dear_lap_goes_to_the_end_when_half_of_the_time_is_over(
+    db: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is made all the same, before its worker idles, need not be made again in the calm."""
+    it = look_with(db, "t")
+    took, down_to = it._claiming.claim, []
+    compose = it._claiming.compose
+
+    def dear(*args: Any, **kwargs: Any) -> Sequence[Row]:
+        clock.at += 0.1
+        return took(*args, **kwargs)
+
+    def composed(*args: Any, **kwargs: Any) -> Values:
+        if kwargs["full"]:
+            down_to.append(kwargs["down_to"])
+        return compose(*args, **kwargs)
+
+    claim(it)
+    monkeypatch.setattr(it._claiming, "claim", dear)
+    monkeypatch.setattr(it._claiming, "compose", composed)
+    to_the_end = float("-inf")
+    for wait, expected in ((0, True), (20, False), (15, True), (20, False)):
+        clock.at += wait
+        it._places.late_from = 12345.0
+        it._look((), full=True)
+        assert (down_to[-1] == to_the_end) is expected, (wait, down_to)
+        assert it._lap_in_any_case_at - clock.at > looking.LAP_SECONDS / 3
+
+
 def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(
     db: Connection, db_url: str, clock: Clock
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.clock import now
 from runner.config import FleetConfig
 from runner.handling.idling import Idling
 from runner.handling.lifeline import Lifeline
@@ -65,6 +66,13 @@ def test_who_may_not_look_takes_no_byte_from_one_who_may(bed: Bed) -> None:
     os.write(bed.permits[1], b".")
     assert bed.idling.idle(0.0, full=False, more=[bed.permits[0]]) is False
     assert bed.bytes_left() == 1
+
+
+def test_who_has_something_put_off_waits_no_longer_than_until_then(bed: Bed) -> None:
+    """Its own poll is half a minute away."""
+    began = time.monotonic()
+    assert bed.idling.idle(0.0, full=False, before=now() + 0.05) is False
+    assert 0.05 <= time.monotonic() - began < 15
 
 
 def test_who_finds_plenty_wakes_the_next(bed: Bed) -> None:
