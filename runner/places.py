@@ -7,11 +7,12 @@ low-water mark, and lets the mark rise when nothing is left below.
 
 A row can still appear below a mark, if its transaction inserted it before the mark rose and commits
 afterwards. Which transactions those are, a snapshot tells: all that were in progress then. Until they
-have ended a lap below the marks is needed from time to time; when there were none, it never is.
+have ended a lap below that mark is needed from time to time; when there were none, it never is.
 
 A lap that proved dear need not go all the way each time: a transaction whose number is above one that we
 drew began to write after that. What it locked, and left as it was, lies anywhere; a lap to the end finds
-that now and then.
+that now and then. All this is by kind: the mark of one that was drained rises at the end of that, when
+whatever is in progress has begun to write since most of it was taken.
 """
 
 from collections import deque
@@ -53,27 +54,34 @@ NO_SNAPSHOT = Snapshot(0, NOBODY_KNOWS)
 
 @dataclass(slots=True)
 class Place:
-    """Where one worker is within a kind: just below the last shuffle it took, and the low-water mark."""
+    """Where one worker is within a kind: just below the last shuffle it took, and the low-water mark.
 
-    at: float = float("-inf")
-    mark: float = float("-inf")
+    `unclean`: transactions below this number may have left rows below the mark; None when all have ended
+    and a lap has been made since. `late_from`: they have left none below that.
+    """
+
+    at: float = -inf
+    mark: float = -inf
+    unclean: int | None = None
+    late_from: float = inf
+
+    def lap_from(self, to_the_end: bool) -> float:
+        """What a lap looks above: at the mark, where there is nothing to find below it."""
+        return -inf if to_the_end else min(self.mark, self.late_from)
 
 
 @dataclass
 class Places:
-    """Places in all kinds that were met. `of`: those that are worth a probe now.
-
-    `unclean`: transactions below this may have left rows below the marks; None when all have ended
-    and a lap has been made since. `late_from`: they have left none below that.
+    """Places in all kinds that were met. `of`: those that are worth a probe now; `unclean`: those below
+    whose marks there may be something, for which laps are made.
     """
 
     of: dict[Kind, Place] = field(default_factory=dict)
     met: dict[Kind, Place] = field(default_factory=dict)
     snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
-    unclean: int | None = None
-    late_from: float = float("inf")
+    unclean: set[Kind] = field(default_factory=set)
     passed_over: frozenset[Kind] = frozenset()  # by the last look that was empty: those are paused
-    _began: float = float("-inf")  # the stratum before the last statement
+    _began: float = -inf  # the stratum before the last statement
     _drawn: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_DRAWN))
 
     def begin(self, stratum: float) -> None:
@@ -83,7 +91,7 @@ class Places:
     def saw(self, snapshot: Snapshot) -> None:
         """What that statement could see."""
         self.snapshot = snapshot
-        known = self._drawn[-1][1] if self._drawn else float("-inf")
+        known = self._drawn[-1][1] if self._drawn else -inf
         if snapshot.own != NOBODY_KNOWS and self._began > known:
             self._drawn.append((snapshot.own, self._began))
 
@@ -99,6 +107,7 @@ class Places:
             self.met = {}
         self.of = {kind: self.of.get(kind) or self.met.get(kind) or Place() for kind in kinds}
         self.met |= self.of
+        self.unclean &= self.met.keys()
 
     def know_all(self) -> None:
         """Every kind that was met is worth a probe now: on a lap, which is for what no list shows."""
@@ -109,45 +118,49 @@ class Places:
         found = set(kinds)
         for kind in found:
             self.met.setdefault(kind, Place())
-        self._raise([place for kind, place in self.met.items() if kind not in found], stratum)
+        self._raise([kind for kind in self.met if kind not in found], stratum)
 
     def took(self, kind: Kind, first: float, last: float, stratum: float) -> None:
         """Go on behind rows of one kind, with these shuffles; after a wrap, nothing is left below."""
         place = self.of.get(kind) or self.met.setdefault(kind, Place())
         if first <= place.at:
-            self._lift(place, min(_below(first), stratum - 2))
+            self._lift(kind, place, min(_below(first), stratum - 2))
         place.at = _below(last)
 
     def found_nothing(self, stratum: float) -> None:
         """A look over every kind was empty; where it has not looked there may be anything."""
-        looked_at = [place for kind, place in self.of.items() if kind not in self.passed_over]
-        self._raise(looked_at, stratum)
+        self._raise([kind for kind in self.of if kind not in self.passed_over], stratum)
 
     def made_lap(self) -> None:
         """A look below the marks has found nothing more."""
-        if self.unclean is not None and self.snapshot.xmin >= self.unclean:
-            self.unclean, self.late_from = None, float("inf")
-            for kind in self.passed_over:
-                self.met[kind].mark = float("-inf")
+        for kind in list(self.unclean):
+            place = self.met[kind]
+            if place.unclean is None or self.snapshot.xmin >= place.unclean:
+                place.unclean, place.late_from = None, inf
+                self.unclean.discard(kind)
+                if kind in self.passed_over:
+                    place.mark = -inf
 
-    def _raise(self, places: Collection[Place], stratum: float) -> None:
-        for place in places:
+    def _raise(self, kinds: Collection[Kind], stratum: float) -> None:
+        for kind in kinds:
+            place = self.met[kind]
             # To two strata ago, never above: the clock of whoever inserts may be a little behind.
-            self._lift(place, stratum - 2)
+            self._lift(kind, place, stratum - 2)
             place.at = max(place.at, place.mark)
 
-    def _lift(self, place: Place, mark: float) -> None:
+    def _lift(self, kind: Kind, place: Place, mark: float) -> None:
         if mark <= place.mark:
             return
         place.mark = mark
         if self.snapshot.xmin < self.snapshot.own:
-            self.unclean = max(self.unclean or 0, self.snapshot.own)
-            self.late_from = min(self.late_from, self._written_since(self.snapshot.xmin))
+            self.unclean.add(kind)
+            place.unclean = max(place.unclean or 0, self.snapshot.own)
+            place.late_from = min(place.late_from, self._written_since(self.snapshot.xmin))
 
     def _written_since(self, number: int) -> float:
         """The stratum in which the transaction of this number, or of any above, may have begun to
         write; one more is for clocks that differ."""
-        return next((at - 1 for own, at in reversed(self._drawn) if own <= number), float("-inf"))
+        return next((at - 1 for own, at in reversed(self._drawn) if own <= number), -inf)
 
 
 def _below(shuffle: float) -> float:

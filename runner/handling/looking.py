@@ -107,19 +107,18 @@ class Looking:
         A lap that was put off because the one before it was dear is made then, and not for the next
         task, which would have to wait for it. Once: one that clears nothing is not repeated.
         """
-        owed = self._owed and self._places.unclean is not None
-        return self._full_at if owed else float("inf")
+        return self._full_at if self._owed and self._places.unclean else float("inf")
 
     def be_ready(self, wanted: Callable[[str], int]) -> None:
         """Compose the next claim before we idle: who is woken has but to send it."""
         self._ready = self._compose(wanted) if self._most else None
 
     def _compose(
-        self, wanted: Callable[[str], int], *, full: bool = False, down_to: float = float("-inf")
+        self, wanted: Callable[[str], int], *, full: bool = False, to_the_end: bool = True
     ) -> Values:
         fair = self._rng.random() < self._config.fair
         return self._claiming.compose(
-            self._places, wanted=wanted, fair=fair, full=full, down_to=down_to
+            self._places, wanted=wanted, fair=fair, full=full, to_the_end=to_the_end
         )
 
     def _lap_is_due(self) -> bool:
@@ -127,7 +126,7 @@ class Looking:
         cheap; and now and then in any case, should the database's clock have been set back."""
         at = now()
         return at >= self._lap_in_any_case_at or (
-            self._places.unclean is not None and at >= self._full_at
+            bool(self._places.unclean) and at >= self._full_at
         )
 
     def _plan_anew(self) -> None:
@@ -153,8 +152,7 @@ class Looking:
         if full:
             self._places.know_all()
         if full or ready is None:
-            down_to = float("-inf") if to_the_end else self._places.late_from
-            ready = self._compose(self._wanted, full=full, down_to=down_to)
+            ready = self._compose(self._wanted, full=full, to_the_end=to_the_end)
         self._places.begin(self._clock.stratum())
         try:
             rows = self._claiming.claim(ready, self._places, done=done, sent=self._sent)

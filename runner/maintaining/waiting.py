@@ -26,14 +26,11 @@ class Waiting:
         """The kinds that have ready rows now."""
         begun = now()
         self._clock = self._clock or ServerClock(conn)
-        every = LAP_SECONDS if self._places.unclean is None else LATE_SECONDS
+        every = LATE_SECONDS if self._places.unclean else LAP_SECONDS
         lap = begun - self._lapped_at >= max(every, self._put_off_seconds)
         to_the_end = lap and begun >= self._to_the_end_at
-        down_to = self._places.late_from if lap else float("inf")
         self._places.begin(self._clock.stratum())
-        found = list_kinds(
-            conn, self._places, down_to=float("-inf") if to_the_end else down_to, draw=True
-        )
+        found = list_kinds(conn, self._places, lap=lap, to_the_end=to_the_end, draw=True)
         if lap:
             self._places.made_lap()
             self._lapped_at = begun

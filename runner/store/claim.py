@@ -161,22 +161,22 @@ class Claiming:
         wanted: Callable[[str], int] = lambda task_type: 1,
         fair: bool = False,
         full: bool = False,
-        down_to: float = float("-inf"),
+        to_the_end: bool = True,
     ) -> Values:
         """What the claim is sent with, to take tasks of one of the kinds in `places`.
 
         `wanted` says how many to take of a type; `fair` leaves the CASE out; `full` looks below the
-        low-water marks as well, down to a shuffle.
+        low-water marks as well, to where late rows may lie or to the end.
         """
         kinds = places.of
         values = self._always | {
             "ats": numbers(place.at for place in kinds.values()),
             "marks": numbers(place.mark for place in kinds.values()),
+            "laps": numbers(place.lap_from(to_the_end) for place in kinds.values()),
             "wanted": numbers(wanted(kind.task_type) for kind in kinds),
             "most": numbers(self._most[kind.task_type] for kind in kinds),
             "fair": "t" if fair else "f",
             "last_lap": "2" if full else "1",
-            "down_to": repr(down_to),
             "queues": texts(kind.queue for kind in kinds),
             "types": texts(kind.task_type for kind in kinds),
             "priorities": numbers(kind.priority for kind in kinds),

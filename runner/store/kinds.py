@@ -15,13 +15,15 @@ def list_kinds(
     conn: psycopg.Connection[Any],
     places: Places | None = None,
     *,
-    down_to: float = float("inf"),
+    lap: bool = False,
+    to_the_end: bool = False,
     draw: bool = False,
 ) -> list[Kind]:
-    """The kinds that have ready rows: of those in `places` above their marks, or this where it is
-    lower, and any that are not known there. With `draw` the snapshot is good for raising marks."""
+    """The kinds that have ready rows: of those in `places` above their marks, and any that are not known
+    there. A `lap` goes below the marks, to where late rows may lie or `to_the_end`. With `draw` the
+    snapshot is good for raising marks."""
     met = places.met if places is not None else {}
-    marks = [min(place.mark, down_to) for place in met.values()]
+    marks = [place.lap_from(to_the_end) if lap else place.mark for place in met.values()]
     values = _arrays(met) | {"marks": marks, "draw": draw}
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(query("kinds"), values, prepare=True).fetchall()

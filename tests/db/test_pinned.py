@@ -15,7 +15,7 @@ from tests.servers import Connection
 
 pytestmark = pytest.mark.db
 CONSUMED = 5000
-KIND = ("default", "t", 5)
+KIND = Kind("default", "t", 5)
 STRATUM = "select floor(extract(epoch from clock_timestamp()) / 2)::float8"
 
 
@@ -70,16 +70,16 @@ def test_a_quiet_snapshot_needs_no_lap(db: Connection, db_url: str) -> None:
     assert claimer.claim() == []
     claimer.places.snapshot = Snapshot(100, 100)
     claimer.places.found_nothing(1000.0)
-    assert claimer.places.unclean is None
+    assert not claimer.places.unclean
     claimer.places.snapshot = Snapshot(100, 105)
     claimer.places.found_nothing(2000.0)
-    assert claimer.places.unclean == 105
+    assert claimer.places.unclean == {KIND}
     claimer.places.snapshot = Snapshot(104, 110)
     claimer.places.made_lap()  # one of them is in progress still
-    assert claimer.places.unclean == 105
+    assert claimer.places.unclean == {KIND}
     claimer.places.snapshot = Snapshot(105, 110)
     claimer.places.made_lap()
-    assert claimer.places.unclean is None
+    assert not claimer.places.unclean
 
 
 def test_a_writer_in_progress_makes_a_lap_necessary(db: Connection, db_url: str) -> None:
@@ -90,7 +90,7 @@ def test_a_writer_in_progress_makes_a_lap_necessary(db: Connection, db_url: str)
         assert claimer.claim() == []
         assert claimer.places.snapshot.xmin < claimer.places.snapshot.own
         claimer.places.found_nothing(10.0**12)
-        assert claimer.places.unclean is not None
+        assert claimer.places.unclean == {KIND}
         slow.commit()
     assert len(claimer.claim(full=True)) == 1
 
@@ -101,21 +101,45 @@ def test_how_far_down_a_late_row_may_lie() -> None:
     for stratum, own in ((100.0, 50), (100.5, 52), (110.0, 60), (120.0, 70)):
         places.begin(stratum)
         places.saw(Snapshot(own, own))
-    places.know([Kind("default", "t", 5)])
+    places.know([KIND])
+    place = places.of[KIND]
     places.begin(130.0)
     places.saw(Snapshot(65, 80))  # it began after 60 was drawn
     places.found_nothing(130.0)
-    assert places.late_from == 109.0
+    assert place.late_from == 109.0
     places.begin(140.0)
     places.saw(Snapshot(75, 90))
     places.found_nothing(140.0)
-    assert places.late_from == 109.0  # until all have ended
+    assert place.late_from == 109.0  # until all have ended
     places.saw(Snapshot(90, 95))
     places.made_lap()
-    assert places.late_from == float("inf")
+    assert place.late_from == float("inf")
     places.saw(Snapshot(49, 100))  # older than all that we have drawn
     places.found_nothing(200.0)
-    assert places.late_from == float("-inf")
+    assert place.late_from == float("-inf")
+
+
+def test_how_far_down_a_late_row_may_lie_is_told_by_kind() -> None:
+    """The mark of one that is being drained rises at the end, whenever those of the others did: the lap
+    after it would wade through all that was taken."""
+    drained, empty = KIND, Kind("default", "empty", 5)
+    places = Places()
+    places.know([drained, empty])
+    for stratum, own in ((100.0, 50), (120.0, 70)):
+        places.begin(stratum)
+        places.saw(Snapshot(own - 1, own))  # somebody is always in progress
+        places.listed([drained], stratum)
+    places.begin(120.0)
+    places.saw(Snapshot(75, 80))
+    places.found_nothing(120.0)
+    assert places.met[empty].late_from == float("-inf")
+    assert places.met[drained].late_from == 119.0
+    assert places.unclean == {drained, empty}
+    assert places.met[drained].lap_from(to_the_end=False) == 118.0  # its mark
+    assert places.met[empty].lap_from(to_the_end=False) == float("-inf")
+    places.saw(Snapshot(80, 90))
+    places.made_lap()
+    assert places.unclean == set()
 
 
 def test_a_lap_that_was_dear_goes_down_to_what_may_be_late(db: Connection, db_url: str) -> None:
@@ -133,11 +157,11 @@ def test_a_lap_that_was_dear_goes_down_to_what_may_be_late(db: Connection, db_ur
         assert claimer.claim() == []
         claimer.places.found_nothing(10.0**12)
         slow.commit()
-    down_to = claimer.places.late_from
+    down_to = claimer.places.met[KIND].late_from
     assert 5.0 < down_to <= one(db, STRATUM)
-    (late,) = claimer.claim(full=True, down_to=down_to)
+    (late,) = claimer.claim(full=True, to_the_end=False)
     assert late.shuffle >= down_to
-    assert claimer.claim(full=True, down_to=down_to) == []
+    assert claimer.claim(full=True, to_the_end=False) == []
     assert [found.shuffle for found in claimer.claim(full=True)] == [5.0]
 
 

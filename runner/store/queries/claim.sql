@@ -86,12 +86,12 @@ with {gone} me as materialized (
     where worker_id = %(worker_id)s::uuid and lease_until > clock_timestamp()
     for key share
 ), kind as (
-    select k.queue, k.task_type, k.priority, k.at, k.mark, k.wanted, k.most, k.number,
+    select k.queue, k.task_type, k.priority, k.at, k.mark, k.below, k.wanted, k.most, k.number,
            case when %(fair)s::boolean then 0 else {rank} end as rank, random() as draw
     from me, unnest(%(queues)s::text[], %(types)s::text[], %(priorities)s::smallint[],
-                    %(ats)s::float8[], %(marks)s::float8[], %(wanted)s::int[],
-                    %(most)s::int[])
-             with ordinality as k(queue, task_type, priority, at, mark, wanted, most, number)
+                    %(ats)s::float8[], %(marks)s::float8[], %(laps)s::float8[],
+                    %(wanted)s::int[], %(most)s::int[])
+             with ordinality as k(queue, task_type, priority, at, mark, below, wanted, most, number)
     where not exists (
         select from runner.pause p
         where (p.queue is null or p.queue = k.queue)
@@ -99,10 +99,10 @@ with {gone} me as materialized (
           and (p.until is null or p.until > clock_timestamp()))
 ), span as (
     select k.queue, k.task_type, k.priority, k.wanted, k.most,
-           case lap when 0 then k.at when 1 then k.mark else %(down_to)s::float8 end as low,
+           case lap when 0 then k.at when 1 then k.mark else k.below end as low,
            case lap when 0 then 'infinity' when 1 then k.at else k.mark end as high
     from kind k cross join generate_series(0, %(last_lap)s::int) as lap
-    where lap <> 1 or k.mark < k.at  -- else a probe for nothing
+    where case lap when 0 then true when 1 then k.mark < k.at else k.below < k.mark end
     order by k.rank, k.draw, lap
 ), picked as materialized (
     select found.task_ids, s.most
