@@ -73,13 +73,14 @@ class Place:
 @dataclass
 class Places:
     """Places in all kinds that were met. `of`: those that are worth a probe now; `unclean`: those below
-    whose marks there may be something, for which laps are made.
+    whose marks there may be something, for which laps are made; `risen`: one became so since the last lap.
     """
 
     of: dict[Kind, Place] = field(default_factory=dict)
     met: dict[Kind, Place] = field(default_factory=dict)
     snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
     unclean: set[Kind] = field(default_factory=set)
+    risen: bool = False
     passed_over: frozenset[Kind] = frozenset()  # by the last look that was empty: those are paused
     _began: float = -inf  # the stratum before the last statement
     _drawn: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_DRAWN))
@@ -133,6 +134,7 @@ class Places:
 
     def made_lap(self) -> None:
         """A look below the marks has found nothing more."""
+        self.risen = False
         for kind in list(self.unclean):
             place = self.met[kind]
             if place.unclean is None or self.snapshot.xmin >= place.unclean:
@@ -153,6 +155,7 @@ class Places:
             return
         place.mark = mark
         if self.snapshot.xmin < self.snapshot.own:
+            self.risen = True
             self.unclean.add(kind)
             place.unclean = max(place.unclean or 0, self.snapshot.own)
             place.late_from = min(place.late_from, self._written_since(self.snapshot.xmin))

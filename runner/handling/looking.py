@@ -49,7 +49,7 @@ class Looking:
         self._lap_in_any_case_at = now() + LAP_SECONDS
         self._claims = 0
         self._planned_at = now()
-        self._found = self._slow = self._owed = False
+        self._found = self._slow = False
         self.was_full = False
         self.woken = False
 
@@ -90,14 +90,13 @@ class Looking:
         self.was_full = lap and (listed or news)
         if not rows:
             self._places.found_nothing(self._clock.stratum())
-            if not lap and self._lap_is_due():
+            if self._places.risen and self._lap_is_due():
                 # With that the marks have risen past what was in progress. Before we idle, and not when
                 # we are next woken or poll: after a large drain under an old snapshot it is dear once.
                 rows = self._look((), full=True)
         if rows:
             first, last = rows[0], rows[-1]
             self._places.took(first.kind, first.shuffle, last.shuffle, self._clock.stratum())
-            self._owed = True
         return rows
 
     @property
@@ -107,7 +106,7 @@ class Looking:
         A lap that was put off because the one before it was dear is made then, and not for the next
         task, which would have to wait for it. Once: one that clears nothing is not repeated.
         """
-        return self._full_at if self._owed and self._places.unclean else float("inf")
+        return self._full_at if self._places.risen else float("inf")
 
     def be_ready(self, wanted: Callable[[str], int]) -> None:
         """Compose the next claim before we idle: who is woken has but to send it."""
@@ -165,14 +164,12 @@ class Looking:
         if full:
             if not rows:
                 self._places.made_lap()
-                self._owed = False
             # A held snapshot keeps consumed rows in the index: do not wade through them all the time.
             wait = COST_FACTOR * self._config.procs * (at - begun) if at - begun > 0.005 else 0.0
             self._full_at = at + wait
             if to_the_end:
                 self._lap_in_any_case_at = at + max(LAP_SECONDS, wait)
-                # Sooner than in any case: one that is made all the same can as well be that.
-                self._to_the_end_at = at + max(LAP_SECONDS / 2, wait) if wait else at
+                self._to_the_end_at = self._lap_in_any_case_at if wait else at
         return rows
 
     def _list(self, at_least_seconds: float) -> bool:

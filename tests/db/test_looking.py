@@ -289,32 +289,6 @@ def test_a_lap_that_was_put_off_is_made_when_it_is_due_and_not_for_the_next_task
         assert it.lap_at == float("inf")
 
 
-def test_a_dear_lap_goes_to_the_end_when_half_of_the_time_is_over(
-    db: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that is made all the same, before its worker idles, need not be made again in the calm."""
-    it = look_with(db, "t")
-    took, compose = it._claiming.claim, it._claiming.compose
-    to_the_end: list[bool] = []
-
-    def dear(*args: Any, **kwargs: Any) -> Sequence[Row]:
-        clock.at += 0.1
-        return took(*args, **kwargs)
-
-    def composed(*args: Any, **kwargs: Any) -> Values:
-        to_the_end.append(kwargs["to_the_end"])
-        return compose(*args, **kwargs)
-
-    claim(it)
-    monkeypatch.setattr(it._claiming, "claim", dear)
-    monkeypatch.setattr(it._claiming, "compose", composed)
-    for wait, expected in ((0, True), (20, False), (15, True), (20, False)):
-        clock.at += wait
-        it._look((), full=True)
-        assert to_the_end[-1] is expected, wait
-        assert it._lap_in_any_case_at - clock.at > looking.LAP_SECONDS / 3
-
-
 def test_what_was_committed_late_is_found_in_a_kind_of_which_no_list_tells(
     db: Connection, db_url: str, clock: Clock
 ) -> None:
