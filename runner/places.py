@@ -72,8 +72,10 @@ class Place:
 
 @dataclass
 class Places:
-    """Places in all kinds that were met. `of`: those that are worth a probe now; `unclean`: those below
-    whose marks there may be something, for which laps are made; `risen`: one became so since the last lap.
+    """Places in all kinds that were met.
+
+    `of`: those that are worth a probe now; `unclean`: those below whose marks something may lie, for
+    which laps are made; `risen`: one has become so since the last lap.
     """
 
     of: dict[Kind, Place] = field(default_factory=dict)
