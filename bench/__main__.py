@@ -91,8 +91,8 @@ def _heading(facts: dict[str, Any]) -> str:
         f"{facts['command']}   {facts['date']}\n"
         f"{facts['cpus']} CPUs ({facts['cpu']}), {facts['system']}, {facts['file_system']},"
         f" fdatasync {facts['fdatasync_ms']} ms\n"
-        f"PostgreSQL {facts['postgresql']} ({facts['server']}), Python {facts['python']},"
-        f" runner {facts['runner']}; medians of {facts['repeat']}\n"
+        f"PostgreSQL {facts['postgresql']} ({facts['server']}), Python {facts['python']}"
+        f" (a call {facts['python_call_ns']} ns), runner {facts['runner']}; medians of {facts['repeat']}\n"
     )
 
 

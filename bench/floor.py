@@ -51,24 +51,34 @@ def floor_rate(conn: Connection, url: str, floor: Floor, tasks: int) -> float:
     from where it last was, as workers do, so that none wades through what the others consumed.
     """
     each = max(1, tasks // CLIENTS // floor.batch)  # transactions of each client
-    conn.execute(sql.SQL((SCRIPTS / "table.sql").read_text()))
-    conn.execute("truncate bench.floor, bench.effect")
-    checkpoint(conn)
-    count = each * CLIENTS * floor.batch
-    rows = "insert into bench.floor (task_type) select 'noop' from generate_series(1, %s)"
-    conn.execute(rows, [count])
-    conn.execute("vacuum (analyze) bench.floor")
-    os.sync()
-    first = conn.execute("select min(task_id) - 1 from bench.floor").fetchone()
-    variables = {"at": "0", "done": "0", "first": str(first[0] if first else 0), "each": str(each)}
+    first = fill_floor(conn, each * CLIENTS * floor.batch)
+    variables = {"at": "0", "done": "0", "first": str(first - 1), "each": str(each)}
     command = [_pgbench(), "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", str(THREADS)]
     command += ["-t", str(each), "-f", str(SCRIPTS / floor.script)]
     command += [f"-D{name}={value}" for name, value in variables.items()]
     rate = _tps(_run(command, _environment(url))) * floor.batch
+    left_of(conn, floor.name)
+    return rate
+
+
+def fill_floor(conn: Connection, count: int) -> int:
+    """Make so many rows wait, and nothing else; the first task_id of them, the others follow."""
+    conn.execute(sql.SQL((SCRIPTS / "table.sql").read_text()))
+    conn.execute("truncate bench.floor, bench.effect")
+    checkpoint(conn)
+    rows = "insert into bench.floor (task_type) select 'noop' from generate_series(1, %s)"
+    conn.execute(rows, [count])
+    conn.execute("vacuum (analyze) bench.floor")
+    os.sync()
+    first = conn.execute("select min(task_id) from bench.floor").fetchone()
+    return int(first[0]) if first else 0
+
+
+def left_of(conn: Connection, name: str) -> None:
+    """BenchError when a floor has not done all of it."""
     left = conn.execute("select count(*) from bench.floor").fetchone()
     if left and left[0]:
-        raise BenchError(f"floor {floor.name} left {left[0]} of {count} rows")
-    return rate
+        raise BenchError(f"floor {name} left {left[0]} rows")
 
 
 def _pgbench() -> str:

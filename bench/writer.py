@@ -9,6 +9,7 @@ import time
 
 import runner
 from bench.stage import connect
+from bench.together import ready, tell
 
 PARAMS = {"path": "/a/file.txt"}
 
@@ -20,8 +21,7 @@ def write(url: str, seconds: float, notify: bool) -> int:
         if not notify:
             conn.execute("set runner.notify = off")
         runner.enqueue(conn, "noop", PARAMS)
-        _say("ready")
-        sys.stdin.readline()
+        ready()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             runner.enqueue(conn, "noop", PARAMS)
@@ -29,10 +29,5 @@ def write(url: str, seconds: float, notify: bool) -> int:
     return count
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    _say(str(write(os.environ["DATABASE_URL"], float(sys.argv[1]), sys.argv[2] == "on")))
+    tell(write(os.environ["DATABASE_URL"], float(sys.argv[1]), sys.argv[2] == "on"))

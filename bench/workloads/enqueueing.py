@@ -1,18 +1,16 @@
 """How fast tasks come in: one by one, in bulk, and from eight writers at once."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import runner
-from bench.fleet import PROCS, BenchError, Fleet, environment, fleet
-from bench.interrupts import deferred
+from bench.fleet import PROCS, BenchError, Fleet, fleet
 from bench.report import Line, Outcome, at_least, ratio_at_least
 from bench.sizes import Sizes
 from bench.stage import Stage, connect, database
+from bench.together import together
 
 WRITERS = 8
 PATIENCE_SECONDS = 30.0
@@ -69,41 +67,8 @@ def _bulk(url: str, count: int) -> float:
 
 def _written(url: str, seconds: float, notify: bool) -> float:
     """Tasks per second of all writers together, each a process."""
-    arguments = [str(seconds), "on" if notify else "off"]
-    command = [sys.executable, "-m", "bench.writer", *arguments]
-    with ExitStack() as stack:
-        writers = [stack.enter_context(_process(command, url)) for _ in range(WRITERS)]
-        for each in writers:
-            _line_of(each)
-        for each in writers:
-            assert each.stdin is not None
-            each.stdin.write("go\n")
-            each.stdin.flush()
-        return sum(int(_line_of(each)) for each in writers) / seconds
-
-
-@contextmanager
-def _process(command: list[str], url: str) -> Iterator[subprocess.Popen[str]]:
-    process: subprocess.Popen[str] | None = None
-    env = environment({"DATABASE_URL": url})
-    try:
-        with deferred():
-            process = subprocess.Popen(
-                command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        yield process
-    finally:
-        if process is not None:
-            process.kill()  # it has said all it had to say
-            process.communicate()
-
-
-def _line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise BenchError("a writer ended early")
-    return line.strip()
+    arguments = [seconds, "on" if notify else "off"]
+    return together(url, "bench.writer", [arguments] * WRITERS)[0] / seconds
 
 
 @contextmanager

@@ -54,9 +54,17 @@ def test_throughput_beside_its_floor(fresh: str, tmp_path: Path) -> None:
         assert each["ratio"] == pytest.approx(each["ours"] / each["floor"])
         assert each["verdict"] in ("ok", "below", None)
     assert "claim 50" in told
-    assert {"date", "cpus", "python", "postgresql", "command", "fdatasync_ms"} <= set(found)
+    told_of = {"date", "cpus", "python", "python_call_ns", "postgresql", "command", "fdatasync_ms"}
+    assert told_of <= set(found)
     assert fresh not in json.dumps(found)
     assert databases(fresh) == before
+
+
+def test_effect_beside_psycopg_alone(fresh: str, tmp_path: Path) -> None:
+    _, found = bench("--only", "effect", "--url", fresh, cwd=tmp_path)
+    lines = {each["floor_name"]: each for each in found["lines"] if each["ours_all"]}  # type: ignore
+    assert "psycopg alone [effect + delete]" in lines
+    assert all(each["floor"] > 0 and each["ratio"] > 0 for each in lines.values())
 
 
 def test_latency_beside_a_bare_listener(fresh: str, tmp_path: Path) -> None:
