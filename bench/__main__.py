@@ -92,7 +92,8 @@ def _heading(facts: dict[str, Any]) -> str:
         f"{facts['cpus']} CPUs ({facts['cpu']}), {facts['system']}, {facts['file_system']},"
         f" fdatasync {facts['fdatasync_ms']} ms\n"
         f"PostgreSQL {facts['postgresql']} ({facts['server']}), Python {facts['python']}"
-        f" (a call {facts['python_call_ns']} ns), runner {facts['runner']}; medians of {facts['repeat']}\n"
+        f" (a call {facts['python_call_ns']} ns), runner {facts['runner']};"
+        f" medians of {facts['repeat']}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Processes of the bench's own that begin at once: each is ready, waits for a line, and tells a number."""
+"""Processes of the bench's own that begin at once: each is ready, waits for a line, tells a number."""
 
 import subprocess
 import sys
