@@ -128,8 +128,8 @@ def work(url: str, directory: Path) -> Iterator[Work]:
 
 def environment(directory: Path, **extra: str) -> dict[str, str]:
     """What a command of a test sees: nothing of the caller's settings."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return kept | {"CHORES_DIR": str(directory), "PYTHONPATH": str(ROOT)} | extra
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return kept | {"LANG": "C.UTF-8", "CHORES_DIR": str(directory), "PYTHONPATH": str(ROOT)} | extra
 
 
 @contextmanager
