@@ -19,7 +19,7 @@ from runner.task import Task
 from runner.wire import Kind, Outcome
 from tests.db.attempting import Bench
 from tests.db.batching import EFFECT, Batches, Handler, good
-from tests.servers import Connection
+from tests.servers import Connection, wait_until
 
 pytestmark = [pytest.mark.db, pytest.mark.direct]
 OK, RETRIED, LOST = Outcome.OK, Outcome.RETRIED, Outcome.LOST
@@ -52,6 +52,26 @@ def alarm(seconds: float, strike: Callable[[], None]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+# That a COMMIT waits for a lock, and that a statement sleeps.
+WAITS = (
+    "select from pg_locks l join pg_database d on d.oid = l.database"
+    " where d.datname = current_database() and l.locktype = 'advisory' and not l.granted"
+)
+SLEEPS = (
+    "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
+)
+
+
+def once(db: Connection, so: str, strike: Callable[[], None]) -> Callable[[], None]:
+    """Strikes when a query has a row, for an alarm: time alone says little on a busy machine."""
+
+    def wait() -> None:
+        wait_until(lambda: db.execute(so).fetchone() is not None)
+        strike()
+
+    return wait
 
 
 def silent(tx: Tx, task: Task) -> None:
@@ -232,7 +252,8 @@ def test_a_time_limit_that_strikes_in_anothers_commit_charges_nobody(batches: Ba
     def waits(tx: Tx, task: Task) -> None:
         interrupts = batches.bench.interrupts
         interrupts.arm(now() - 1)  # its time is up …
-        with alarm(0.2, lambda: interrupts._trap(15, None)):  # … while it waits for the one before
+        strike = once(db, WAITS, lambda: interrupts._trap(15, None))
+        with alarm(0.2, strike):  # … while it waits for the one before
             good(tx, task)
 
     db = batches.bench.db

@@ -14,7 +14,18 @@ from runner.task import Task
 from runner.wire import Kind
 from tests.db.attempting import Bench
 from tests.db.batching import EFFECT, Batches, good
-from tests.db.test_ahead import OK, RETRIED, alarm, batches, defers, held, silent
+from tests.db.test_ahead import (
+    OK,
+    RETRIED,
+    SLEEPS,
+    WAITS,
+    alarm,
+    batches,
+    defers,
+    held,
+    once,
+    silent,
+)
 
 __all__ = ["batches", "held"]
 pytestmark = [pytest.mark.db, pytest.mark.direct]
@@ -43,7 +54,7 @@ def test_a_signal_of_the_handlers_own_that_is_swallowed(batches: Batches) -> Non
     """Whatever the handler sends after it has no effect by itself."""
 
     def goes_on(tx: Tx, task: Task) -> None:
-        with suppress(OutOfTimeError), alarm(0.2, strike):
+        with suppress(OutOfTimeError), alarm(0.2, once(batches.bench.db, WAITS, strike)):
             good(tx, task)
         with suppress(psycopg.Error):
             tx.execute(EFFECT, [-1])
@@ -123,7 +134,8 @@ def test_a_limit_in_a_statement_of_its_own_is_charged(batches: Batches) -> None:
     def waits(tx: Tx, task: Task) -> None:
         interrupts = batches.bench.interrupts
         interrupts.arm(now() - 1)
-        with alarm(0.3, lambda: interrupts._trap(15, None)):
+        strike = once(batches.bench.db, SLEEPS, lambda: interrupts._trap(15, None))
+        with alarm(0.3, strike):
             tx.execute("select pg_sleep(20 * %s)", [1])
 
     def prepares(tx: Tx, task: Task) -> None:
@@ -164,7 +176,7 @@ def test_a_limit_in_a_commit_that_succeeds_all_the_same(batches: Batches, prepar
     def waits(tx: Tx, task: Task) -> None:
         interrupts = batches.bench.interrupts
         interrupts.arm(now() - 1)
-        with alarm(0.3, lambda: interrupts._trap(signal.SIGTERM, None)):
+        with alarm(0.3, once(db, WAITS, lambda: interrupts._trap(signal.SIGTERM, None))):
             tx.execute(EFFECT, [task.id], prepare=prepare)
 
     batches.run(good, waits, lambda tx, task: db.execute("select pg_advisory_unlock_all()"))
