@@ -57,7 +57,7 @@ def floor_rate(conn: Connection, url: str, floor: Floor, tasks: int) -> float:
     command += ["-t", str(each), "-f", str(SCRIPTS / floor.script)]
     command += [f"-D{name}={value}" for name, value in variables.items()]
     rate = _tps(_run(command, _environment(url))) * floor.batch
-    left_of(conn, floor.name)
+    check_done(conn, floor.name)
     return rate
 
 
@@ -74,7 +74,7 @@ def fill_floor(conn: Connection, count: int) -> int:
     return int(first[0]) if first else 0
 
 
-def left_of(conn: Connection, name: str) -> None:
+def check_done(conn: Connection, name: str) -> None:
     """BenchError when a floor has not done all of it."""
     left = conn.execute("select count(*) from bench.floor").fetchone()
     if left and left[0]:

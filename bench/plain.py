@@ -9,7 +9,7 @@ import sys
 
 import psycopg
 
-from bench.floor import CLIENTS, fill_floor, left_of
+from bench.floor import CLIENTS, check_done, fill_floor
 from bench.handlers import EFFECT as INSERT
 from bench.stage import Connection
 from bench.together import ready, tell, together
@@ -24,7 +24,7 @@ def plain_rate(conn: Connection, url: str, tasks: int) -> float:
     first = fill_floor(conn, each * CLIENTS)
     parts = [(first + each * number, each) for number in range(CLIENTS)]
     done, seconds = together(url, "bench.plain", parts)
-    left_of(conn, NAME)
+    check_done(conn, NAME)
     return done / seconds
 
 

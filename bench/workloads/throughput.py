@@ -1,4 +1,4 @@
-"""Tasks per second of four workers, against pgbench with four clients on the same server."""
+"""Tasks per second of four workers, against pgbench and psycopg with four clients on the same server."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
