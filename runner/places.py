@@ -54,34 +54,33 @@ NO_SNAPSHOT = Snapshot(0, NOBODY_KNOWS)
 
 @dataclass(slots=True)
 class Place:
-    """Where one worker is within a kind: just below the last shuffle it took, and the low-water mark.
-
-    `unclean`: transactions below this number may have left rows below the mark; None when all have ended
-    and a lap has been made since. `late_from`: they have left none below that.
-    """
+    """Where one worker is within a kind: just below the last shuffle it took, and the low-water mark."""
 
     at: float = -inf
     mark: float = -inf
-    unclean: int | None = None
-    late_from: float = inf
 
-    def lap_from(self, to_the_end: bool) -> float:
-        """What a lap looks above: at the mark, where there is nothing to find below it."""
-        return -inf if to_the_end else min(self.mark, self.late_from)
+
+class Late(NamedTuple):
+    """What may lie below a mark: rows of transactions below the number `until`, none of them below
+    `least`."""
+
+    until: int
+    least: float
 
 
 @dataclass
 class Places:
     """Places in all kinds that were met.
 
-    `of`: those that are worth a probe now; `unclean`: those below whose marks something may lie, for
-    which laps are made; `risen`: one has become so since the last lap.
+    `of`: those that are worth a probe now; `unclean`: what may lie below the marks of some, until all
+    who could have left it have ended and a lap has been made since; `risen`: that is more than the last
+    lap has seen.
     """
 
     of: dict[Kind, Place] = field(default_factory=dict)
     met: dict[Kind, Place] = field(default_factory=dict)
     snapshot: Snapshot = NO_SNAPSHOT  # of the last statement
-    unclean: set[Kind] = field(default_factory=set)
+    unclean: dict[Kind, Late] = field(default_factory=dict)
     risen: bool = False
     passed_over: frozenset[Kind] = frozenset()  # by the last look that was empty: those are paused
     _began: float = -inf  # the stratum before the last statement
@@ -110,7 +109,7 @@ class Places:
             self.met = {}
         self.of = {kind: self.of.get(kind) or self.met.get(kind) or Place() for kind in kinds}
         self.met |= self.of
-        self.unclean &= self.met.keys()
+        self.unclean = {kind: late for kind, late in self.unclean.items() if kind in self.met}
 
     def know_all(self) -> None:
         """Every kind that was met is worth a probe now: on a lap, which is for what no list shows."""
@@ -137,13 +136,18 @@ class Places:
     def made_lap(self) -> None:
         """A look below the marks has found nothing more."""
         self.risen = False
-        for kind in list(self.unclean):
-            place = self.met[kind]
-            if place.unclean is None or self.snapshot.xmin >= place.unclean:
-                place.unclean, place.late_from = None, inf
-                self.unclean.discard(kind)
+        for kind, late in list(self.unclean.items()):
+            if self.snapshot.xmin >= late.until:
+                del self.unclean[kind]
                 if kind in self.passed_over:
-                    place.mark = -inf
+                    self.met[kind].mark = -inf
+
+    def lap_from(self, kind: Kind, to_the_end: bool) -> float:
+        """What a lap looks above: at the mark, where there is nothing to find below it."""
+        if to_the_end:
+            return -inf
+        mark = self.met[kind].mark
+        return min(mark, self.unclean[kind].least) if kind in self.unclean else mark
 
     def _raise(self, kinds: Collection[Kind], stratum: float) -> None:
         for kind in kinds:
@@ -158,9 +162,9 @@ class Places:
         place.mark = mark
         if self.snapshot.xmin < self.snapshot.own:
             self.risen = True
-            self.unclean.add(kind)
-            place.unclean = max(place.unclean or 0, self.snapshot.own)
-            place.late_from = min(place.late_from, self._written_since(self.snapshot.xmin))
+            until, least = self.unclean.get(kind, (0, inf))
+            since = self._written_since(self.snapshot.xmin)
+            self.unclean[kind] = Late(max(until, self.snapshot.own), min(least, since))
 
     def _written_since(self, number: int) -> float:
         """The stratum in which the transaction of this number, or of any above, may have begun to

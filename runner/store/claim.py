@@ -172,7 +172,7 @@ class Claiming:
         values = self._always | {
             "ats": numbers(place.at for place in kinds.values()),
             "marks": numbers(place.mark for place in kinds.values()),
-            "laps": numbers(place.lap_from(to_the_end) for place in kinds.values()),
+            "laps": numbers(places.lap_from(kind, to_the_end) for kind in kinds),
             "wanted": numbers(wanted(kind.task_type) for kind in kinds),
             "most": numbers(self._most[kind.task_type] for kind in kinds),
             "fair": "t" if fair else "f",

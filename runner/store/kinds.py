@@ -22,13 +22,13 @@ def list_kinds(
     """The kinds that have ready rows: of those in `places` above their marks, and any that are not known
     there. A `lap` goes below the marks, to where late rows may lie or `to_the_end`. With `draw` the
     snapshot is good for raising marks."""
-    met = places.met if places is not None else {}
-    marks = [place.lap_from(to_the_end) if lap else place.mark for place in met.values()]
+    places = Places() if places is None else places
+    met = places.met
+    marks = [places.lap_from(kind, to_the_end) if lap else met[kind].mark for kind in met]
     values = _arrays(met) | {"marks": marks, "draw": draw}
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(query("kinds"), values, prepare=True).fetchall()
-    if places is not None:
-        places.saw(snapshot(*rows[0][:2]))
+    places.saw(snapshot(*rows[0][:2]))
     return [Kind(*row[2:]) for row in rows if row[2] is not None]
 
 

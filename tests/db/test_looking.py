@@ -172,7 +172,7 @@ def test_it_is_known_who_may_be_late_for_an_empty_table(db: Connection, clock: C
     it = look_with(db, "t")
     assert claim(it) == []  # the marks rise
     assert it._places.snapshot.own != NOBODY_KNOWS
-    assert NOBODY_KNOWS not in {place.unclean for place in it._places.met.values()}
+    assert NOBODY_KNOWS not in {late.until for late in it._places.unclean.values()}
 
 
 def assert_found_after_the_pause(it: Looking, db: Connection, clock: Clock) -> None:

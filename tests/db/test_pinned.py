@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel, sql
 
-from runner.places import NO_SNAPSHOT, Kind, Places, Snapshot
+from runner.places import NO_SNAPSHOT, Kind, Late, Places, Snapshot
 from runner.store.kinds import _arrays, list_kinds
 from runner.store.sql import query
 from tests.db.stage import Claimer, add, one
@@ -73,10 +73,10 @@ def test_a_quiet_snapshot_needs_no_lap(db: Connection, db_url: str) -> None:
     assert not claimer.places.unclean
     claimer.places.snapshot = Snapshot(100, 105)
     claimer.places.found_nothing(2000.0)
-    assert claimer.places.unclean == {KIND}
+    assert claimer.places.unclean.keys() == {KIND}
     claimer.places.snapshot = Snapshot(104, 110)
     claimer.places.made_lap()  # one of them is in progress still
-    assert claimer.places.unclean == {KIND}
+    assert claimer.places.unclean.keys() == {KIND}
     claimer.places.snapshot = Snapshot(105, 110)
     claimer.places.made_lap()
     assert not claimer.places.unclean
@@ -90,7 +90,7 @@ def test_a_writer_in_progress_makes_a_lap_necessary(db: Connection, db_url: str)
         assert claimer.claim() == []
         assert claimer.places.snapshot.xmin < claimer.places.snapshot.own
         claimer.places.found_nothing(10.0**12)
-        assert claimer.places.unclean == {KIND}
+        assert claimer.places.unclean.keys() == {KIND}
         slow.commit()
     assert len(claimer.claim(full=True)) == 1
 
@@ -102,21 +102,20 @@ def test_how_far_down_a_late_row_may_lie() -> None:
         places.begin(stratum)
         places.saw(Snapshot(own, own))
     places.know([KIND])
-    place = places.of[KIND]
     places.begin(130.0)
     places.saw(Snapshot(65, 80))  # it began after 60 was drawn
     places.found_nothing(130.0)
-    assert place.late_from == 109.0
+    assert places.unclean == {KIND: Late(until=80, least=109.0)}
     places.begin(140.0)
     places.saw(Snapshot(75, 90))
     places.found_nothing(140.0)
-    assert place.late_from == 109.0  # until all have ended
+    assert places.unclean == {KIND: Late(until=90, least=109.0)}  # until all have ended
     places.saw(Snapshot(90, 95))
     places.made_lap()
-    assert place.late_from == float("inf")
+    assert not places.unclean
     places.saw(Snapshot(49, 100))  # older than all that we have drawn
     places.found_nothing(200.0)
-    assert place.late_from == float("-inf")
+    assert places.unclean[KIND].least == float("-inf")
 
 
 def test_how_far_down_a_late_row_may_lie_is_told_by_kind() -> None:
@@ -132,14 +131,13 @@ def test_how_far_down_a_late_row_may_lie_is_told_by_kind() -> None:
     places.begin(120.0)
     places.saw(Snapshot(75, 80))
     places.found_nothing(120.0)
-    assert places.met[empty].late_from == float("-inf")
-    assert places.met[drained].late_from == 119.0
-    assert places.unclean == {drained, empty}
-    assert places.met[drained].lap_from(to_the_end=False) == 118.0  # its mark
-    assert places.met[empty].lap_from(to_the_end=False) == float("-inf")
+    assert places.unclean[empty].least == float("-inf")
+    assert places.unclean[drained].least == 119.0
+    assert places.lap_from(drained, to_the_end=False) == 118.0  # its mark
+    assert places.lap_from(empty, to_the_end=False) == float("-inf")
     places.saw(Snapshot(80, 90))
     places.made_lap()
-    assert places.unclean == set()
+    assert not places.unclean
 
 
 def test_a_lap_that_was_dear_goes_down_to_what_may_be_late(db: Connection, db_url: str) -> None:
@@ -157,7 +155,7 @@ def test_a_lap_that_was_dear_goes_down_to_what_may_be_late(db: Connection, db_ur
         assert claimer.claim() == []
         claimer.places.found_nothing(10.0**12)
         slow.commit()
-    down_to = claimer.places.met[KIND].late_from
+    down_to = claimer.places.unclean[KIND].least
     assert 5.0 < down_to <= one(db, STRATUM)
     (late,) = claimer.claim(full=True, to_the_end=False)
     assert late.shuffle >= down_to
