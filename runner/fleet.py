@@ -18,7 +18,6 @@ from .permits import Permits
 from .roles.console import run_console
 from .roles.log import Log
 from .roles.maintainer import Maintainer
-from .roles.metrics import Metrics
 from .roles.renewer import Renewer
 from .roles.worker import Worker
 from .room import files_needed, make_room
@@ -147,6 +146,8 @@ class Plan:
     def metrics_role(self) -> Role:
         """Serves the figures, or writes them to a file. The port is taken before anybody is forked: one
         that cannot be had is told at once, and none is lost with a process."""
+        from .roles.metrics import Metrics  # few want it, and an HTTP server takes long to import
+
         listening = self.listening
 
         def main(seat: Seat, ends: Ends) -> int:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 
 from ..store.claim import Row
-from ..wire import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, unpack_token, unpack_tokens
+from ..wire import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, task_of, unpack_tokens
 
 
 def together(rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
@@ -48,7 +48,7 @@ class Handoff:
         except BlockingIOError:
             self._rows.clear()  # the parent has read the rest
             return None
-        return self._rows.pop(unpack_token(data).task_id)
+        return self._rows.pop(task_of(data))
 
     def take_all(self) -> list[Token]:
         """Every token that is left, to be given back."""

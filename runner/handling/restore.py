@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from operator import is_
 from typing import Any
 
 from .. import kernel
@@ -18,8 +19,12 @@ _sigmask: Callable[[int, Iterable[int]], Any] = _signal.pthread_sigmask
 
 SHORT_SECONDS = 0.005  # after a task as short as this only what is likely is looked at
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-_VIRTUAL, _PROFILING = int(signal.SIGVTALRM), int(signal.SIGPROF)
-LIKELY = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE)
+# Whose handlers are looked at behind each task. To stop the other two timers costs a call of the system
+# each, and whoever sets one has a handler for it, which would strike in another task.
+WATCHED = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGPIPE,
+    signal.SIGVTALRM, signal.SIGPROF,
+)  # fmt: skip
 
 
 class ProcessState:
@@ -37,6 +42,7 @@ class ProcessState:
         self._environment = dict(os.environ)
         self._raw_environment = _raw_environment().copy()
         self._handlers = {int(number): _getsignal(number) for number in _settable()}
+        self._watched = [self._handlers[number] for number in WATCHED]
         self._recursion = sys.getrecursionlimit()
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
         self._children = kernel.children_of(os.getpid())
@@ -45,7 +51,6 @@ class ProcessState:
         """Put back what a task that began then (time.monotonic) has changed; how many processes were
         left running, and are killed. What is unlikely of a short one waits for `restore_all`."""
         signal.alarm(0)  # ITIMER_REAL, for less than `setitimer`
-        self._restore_handlers(LIKELY)
         try:  # cheaper than `suppress`, and this is done at every task
             os.fchdir(self._cwd)
         except OSError:
@@ -56,7 +61,10 @@ class ProcessState:
             os.environ.update(self._environment)
         sys.setrecursionlimit(self._recursion)
         sys.stdin, sys.stdout, sys.stderr = self._streams
-        if time.monotonic() - began > SHORT_SECONDS or self._is_timed():
+        as_before = all(
+            map(is_, map(_getsignal, WATCHED), self._watched)
+        )  # without a step of Python's
+        if not as_before or time.monotonic() - began > SHORT_SECONDS:
             self.restore_all()
         return self._kill_descendants() if self._children or _has_children() else 0
 
@@ -64,21 +72,10 @@ class ProcessState:
         """Put back the rest, at the end of a batch: that is 50 ms of tasks of one type."""
         for timer in TIMERS:
             signal.setitimer(timer, 0)
-        self._restore_handlers(self._handlers)
-        _sigmask(signal.SIG_SETMASK, ())
-
-    def _is_timed(self) -> bool:
-        # To stop the other two timers costs a call of the system each. Whoever sets one has a handler
-        # for it, which would strike in another task, or between two statements of ours.
-        get, handlers = _getsignal, self._handlers
-        virtual = get(_VIRTUAL) is not handlers[_VIRTUAL]
-        return virtual or get(_PROFILING) is not handlers[_PROFILING]
-
-    def _restore_handlers(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            handler = self._handlers[number]
+        for number, handler in self._handlers.items():
             if handler is not None and _getsignal(number) is not handler:
                 signal.signal(number, handler)
+        _sigmask(signal.SIG_SETMASK, ())
 
     def _kill_descendants(self) -> int:
         # The worker is a subreaper, so orphans of its descendants are its children, too. Killing one

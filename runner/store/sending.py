@@ -65,7 +65,7 @@ class Completion(NamedTuple):
     @property
     def values(self) -> list[bytes]:
         """What the prepared one is given."""
-        return [str(value).encode() for value in self]
+        return list(map(str.encode, map(str, self)))
 
 
 class Failed(NamedTuple):

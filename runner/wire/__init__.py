@@ -18,7 +18,7 @@ from .requests import (
     pack_settle,
     unpack_request,
 )
-from .tokens import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, unpack_token, unpack_tokens
+from .tokens import MOST_TOKENS, TOKEN_SIZE, Token, pack_tokens, task_of, unpack_tokens
 
 __all__ = [
     "CAUSE_BYTES",
@@ -45,8 +45,8 @@ __all__ = [
     "pack_renew",
     "pack_settle",
     "pack_tokens",
+    "task_of",
     "unpack_orders",
     "unpack_request",
-    "unpack_token",
     "unpack_tokens",
 ]

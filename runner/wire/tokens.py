@@ -22,9 +22,10 @@ def pack_tokens(tokens: Iterable[Token]) -> bytes:
     return b"".join(_TOKEN.pack(*token) for token in tokens)
 
 
-def unpack_token(data: bytes) -> Token:
-    """The token that `data` is."""
-    return Token._make(_TOKEN.unpack(data))
+def task_of(data: bytes) -> int:
+    """The task of the token that `data` is."""
+    task_id: int = _TOKEN.unpack(data)[0]
+    return task_id
 
 
 def unpack_tokens(data: bytes) -> list[Token]:
