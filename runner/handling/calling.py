@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..registry import Handler
 from ..registry.hooks import Hooks
+from ..store.claim import UnreadableParams
 from ..store.tx import Tx
 from ..task import Task
 from .interrupts import Interrupts
@@ -32,6 +33,8 @@ class Calling:
         began = time.monotonic()
         try:
             try:
+                if type(task.params) is UnreadableParams:
+                    raise task.params
                 self.interrupts.arm(task.limit_at)
                 if self.hooks.around:
                     self._call_around(handler, conn, task)

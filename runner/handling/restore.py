@@ -1,6 +1,7 @@
 """What a task may change in its process, put back before the next one starts."""
 
 import contextlib
+import faulthandler
 import importlib
 import os
 import signal
@@ -51,6 +52,7 @@ class ProcessState:
         """Put back what a task that began then (time.monotonic) has changed; how many processes were
         left running, and are killed. What is unlikely of a short one waits for `restore_all`."""
         signal.alarm(0)  # ITIMER_REAL, for less than `setitimer`
+        faulthandler.cancel_dump_traceback_later()
         try:  # cheaper than `suppress`, and this is done at every task
             os.fchdir(self._cwd)
         except OSError:
@@ -59,6 +61,7 @@ class ProcessState:
         if _raw_environment() != self._raw_environment:
             os.environ.clear()
             os.environ.update(self._environment)
+            time.tzset()  # TZ may be among it, and has told the C library what time it is
         sys.setrecursionlimit(self._recursion)
         sys.stdin, sys.stdout, sys.stderr = self._streams
         as_before = all(

@@ -8,10 +8,12 @@ import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 
+from ..clock import now
 from .sending import CHAIN, COMPLETE, MARK, PLAIN, Completion, Sending
 
 _RV = TypeVar("_RV")
 CANCELED = b"57014"
+STALE_SECONDS = 0.05  # the now() of a transaction that was begun so long ago is not the handler's
 COMMITTED = (
     2  # commands of a completion: what is behind the deletion and the COMMIT is the next one's
 )
@@ -29,6 +31,7 @@ class Ahead(Sending):
 
     lent = False  # to a handler
     ahead = False  # a transaction is open that nobody has used yet
+    ahead_at = 0.0  # the local time at which it was begun
     before: Sequence[bytes] = ()  # what is to be sent before the next statement
     unsent: psycopg.Error | None = None  # what failed of it
     unanswered = 0  # commands of a completion that was sent
@@ -43,6 +46,11 @@ class Ahead(Sending):
     def goes_before(self) -> bool:
         """Whether anything does."""
         return bool(self.before) or self.unanswered > 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether that has been open for too long to be a handler's that has not begun to use it."""
+        return self.ahead and now() - self.ahead_at > STALE_SECONDS
 
     @property
     def _is_at_rest(self) -> bool:
@@ -81,6 +89,7 @@ class Ahead(Sending):
             self.unanswered = 3 if self.plain else 4
             pgconn.flush()  # what a socket does not hold goes with what is sent next
         self.free = self.plain = self.ahead = True
+        self.ahead_at = now()
 
     def _try_cancel(self, **kwargs: Any) -> None:
         # psycopg's, when a signal ends its waiting; after it, it waits for what is still to come.

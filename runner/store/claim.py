@@ -41,6 +41,11 @@ _Found = tuple[list[tuple[Any, ...]], list["Row"]]
 _JSON = json.JSONDecoder()
 
 
+class UnreadableParams(ValueError):
+    """Params that PostgreSQL took and Python does not read: they stand in their own place until the
+    handler is to be called."""
+
+
 @dataclass(slots=True)
 class Row:
     """A task as its claim returns it."""
@@ -78,12 +83,18 @@ class Row:
             self.ctid,
         )
 
+    def _read_params(self) -> Any:
+        try:
+            return _JSON.raw_decode(self.params)[0]
+        except (ValueError, RecursionError) as error:
+            return UnreadableParams(str(error))
+
     def task(self, limit_at: float | None, report_progress: Report = no_progress) -> Task:
         """What its handler is given."""
         return Task(
             self.task_id,
             self.task_type,
-            _JSON.raw_decode(self.params)[0],
+            self._read_params(),
             self.queue,
             self.attempt,
             self.max_attempts,
@@ -112,7 +123,7 @@ def compose_claim(
         rank = sql.SQL("case k.task_type {} else k.priority end").format(sql.SQL(" ").join(whens))
     gone: sql.Composable = sql.SQL("")
     if clearing:
-        gone = query("gone").format(delete_done=whole("delete_done", "claimed_rows"))
+        gone = query("gone").format(delete_done=whole("delete_done", "these_claims"))
     return query("claim").format(rank=rank, gone=gone).as_bytes(conn)
 
 

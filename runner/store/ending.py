@@ -67,7 +67,7 @@ def hand_back(conn: psycopg.Connection[Any], worker_id: UUID, tokens: Collection
 
 def _several(name: str) -> sql.SQL:
     """A statement that ends several claims at once."""
-    return whole(name, "claimed_rows")
+    return whole(name, "these_claims")
 
 
 def _pairs(worker_id: UUID, tokens: Collection[Token]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from .doubting import Doubting
 from .wording import wording_of
 
 _RV = TypeVar("_RV")
+# What is prepared is not there, or gives other columns by now: those of a table were changed.
+NOT_AS_PREPARED = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported)
 
 
 class _Guard:
@@ -58,7 +60,8 @@ class _Guard:
     def _execute_gen(self, *args: Any, **kwargs: Any) -> PQGen[None]:
         connection: Any = self._conn  # type: ignore[attr-defined]
         gen: PQGen[None] = super()._execute_gen(*args, **kwargs)  # type: ignore[misc]
-        return connection.taking_along(gen) if connection.goes_before else gen
+        along = connection.goes_before and not connection.stale
+        return connection.taking_along(gen) if along else gen
 
     def _maybe_prepare_gen(
         self, pgq: Any, *, prepare: bool | None = None, binary: bool | None = None
@@ -157,13 +160,15 @@ class Guarded(Doubting):
         self._known = True
 
     def _start_query(self) -> PQGen[None]:
-        self.nests = self.nests or not self._known  # through a cursor of a class that is not ours
+        if self.lent and not self._known:  # through a cursor of a class that is not ours
+            self.nests = self.traces = True
         self._known = False
         if self.goes_before and not (self.takes_along and self.lent):
             yield from self.sent_before()
         if self.ahead:
-            self.ahead = False
-            if self.lent:
+            # Who takes the COMMIT along was not late when it was asked, and is not asked again.
+            late, self.ahead = self.stale and not self.takes_along, False
+            if self.lent and not late:
                 self.begun = True
                 return
             yield from self._sent(b"rollback")
@@ -198,7 +203,7 @@ class Guarded(Doubting):
             if self.lent and self.one_statement_only and "multiple commands" in str(error):
                 _refuse("an end of the transaction behind another statement")
             raise
-        except psycopg.errors.InvalidSqlStatementName:
+        except NOT_AS_PREPARED:
             self.doubts = True
             raise
 
@@ -233,12 +238,13 @@ class Guarded(Doubting):
     def _pipeline_nolock(self) -> Iterator[Pipeline]:
         # executemany's own, inside of which no transaction can be begun as we do it.
         if self.lent:
-            self.wait(self._start_query())
+            self._begin()
         with super()._pipeline_nolock() as pipeline:
             yield pipeline
 
     def _begin(self) -> None:
         with self.lock:
+            self._known = True  # nothing of the handler's is sent
             self.wait(self._start_query())
 
     def _check_intrans_gen(self, attribute: str) -> PQGen[None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg._preparing import PrepareManager
 from psycopg.rows import tuple_row
 
 from .connect import ensure_durable
@@ -178,6 +179,7 @@ class Tx(Guarded):
         self.cursor_factory = PooledCursor if self.pooled else Cursor
         self.server_cursor_factory = ServerCursor
         self.prepare_threshold = None if self.pooled else self._threshold
+        self.prepared_max = PrepareManager.prepared_max
         self._isolation_level = self._read_only = self._deferrable = None
         self._begin_statement = b""
         self._tpc = None

@@ -2,13 +2,16 @@
 each does what it does on any other connection."""
 
 import threading
+import time
 from contextlib import suppress
+from datetime import timedelta
 
 import psycopg
 import pytest
 from psycopg import pq
 from psycopg.types import TypeInfo
 
+from runner.store.ahead import STALE_SECONDS
 from runner.store.tx import Tx
 from runner.task import Task
 from tests.db.batching import EFFECT, Batches, Handler, good
@@ -120,4 +123,30 @@ def test_any_way_may_come_behind_a_failure(batches: Batches, way: Handler) -> No
     batches.run(defers(batches), way, good)
     assert batches.effects() == [1, 2]
     assert batches.left() == {0: ("scheduled", 1, "psycopg.errors.UniqueViolation")}
+    assert batches.outcomes() == {0: RETRIED, 1: OK, 2: OK}
+
+
+@pytest.mark.parametrize("before", [good, lambda tx, task: None])
+def test_the_transaction_begins_with_the_first_statement(batches: Batches, before: Handler) -> None:
+    """However long the handler has done other things before: now() is of then."""
+    ages = []
+
+    def late(tx: Tx, task: Task) -> None:
+        time.sleep(STALE_SECONDS * 4)
+        ages.extend(tx.execute("select clock_timestamp() - now()").fetchone() or ())
+        good(tx, task)
+
+    batches.run(before, late, late, good)
+    assert batches.left() == {}
+    assert len(ages) == 2
+    assert max(ages) < timedelta(seconds=STALE_SECONDS * 2)
+
+
+def test_one_that_is_late_is_not_charged_for_the_one_before(batches: Batches) -> None:
+    def late(tx: Tx, task: Task) -> None:
+        time.sleep(STALE_SECONDS * 2)
+        good(tx, task)
+
+    batches.run(defers(batches), late, good)
+    assert batches.effects() == [1, 2]
     assert batches.outcomes() == {0: RETRIED, 1: OK, 2: OK}

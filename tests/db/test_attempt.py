@@ -13,7 +13,7 @@ from runner.task import Task
 from runner.text import ERROR_LIMIT
 from runner.wire import Outcome
 from tests.db.attempting import Bench, failed, good, raises
-from tests.db.stage import INSERT, effects, one
+from tests.db.stage import INSERT, add, effects, one
 
 pytestmark = pytest.mark.db
 
@@ -201,3 +201,20 @@ class TestWhatAHandlerAsksFor:
 
         outcome, _ = bench.run(raises(Careless()))
         assert outcome is Outcome.RETRIED
+
+
+@pytest.mark.parametrize("params", ["(repeat('[', 3000) || repeat(']', 3000))::jsonb", "'1e6000'"])
+def test_params_that_cannot_be_read_are_a_failure(bench: Bench, params: str) -> None:
+    """PostgreSQL takes what Python does not: it is the task's affair, not its worker's."""
+    add(bench.db)
+    bench.db.execute(f"update runner.task set params = {params}")
+    found = bench.claimer.take(full=True)
+    assert found is not None
+    bench.claim, bench.task = found.claim, found.task(None)
+    called: list[Task] = []
+    outcome, _ = bench.again(lambda tx, task: called.append(task))
+    assert outcome is Outcome.RETRIED
+    said = "select state, attempt, cause, left(last_error, 18) from runner.task"
+    cause = "UnreadableParams"
+    assert bench.db.execute(said).fetchone() == ("scheduled", 1, cause, f"{cause}: ")
+    assert not called

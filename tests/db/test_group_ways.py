@@ -3,7 +3,7 @@ one task does so is nothing to the others."""
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -130,34 +130,33 @@ def test_who_declares_a_cursor_is_the_last_of_its_group(groups: Groups) -> None:
     assert groups.effects() == ids[:2]
 
 
-def by_cursor_of_another_class(tx: Tx, task: Task) -> Callable[[Tx], Any]:
-    psycopg.ClientCursor(tx).execute("savepoint a")
-    good(tx, task)
-    return lambda tx: psycopg.ClientCursor(tx).execute("rollback to a")
-
-
-def by_block_of_psycopg(tx: Tx, task: Task) -> Callable[[Tx], Any]:
-    block = psycopg.Transaction(tx)
-    block.__enter__()
-    good(tx, task)
-    return lambda tx: block.__exit__(ValueError, ValueError(), None)
-
-
-@pytest.mark.parametrize("way", [by_cursor_of_another_class, by_block_of_psycopg])
-def test_a_savepoint_past_our_cursors_is_nothing_to_the_next(
-    groups: Groups, way: Callable[[Tx, Task], Callable[[Tx], Any]]
-) -> None:
-    back: list[Callable[[Tx], Any]] = []
+def test_a_block_past_our_own_is_nothing_to_the_next(groups: Groups) -> None:
+    blocks: list[psycopg.Transaction] = []
 
     def opens(tx: Tx, task: Task) -> None:
-        back.append(way(tx, task))
+        blocks.append(psycopg.Transaction(tx))
+        blocks[0].__enter__()
+        good(tx, task)
 
     def goes_back(tx: Tx, task: Task) -> None:
-        back[0](tx)
+        blocks[0].__exit__(ValueError, ValueError(), None)
 
     ids = groups.run(good, opens, goes_back, good)
     assert sorted(groups.left(ids)) == [2]
     assert groups.effects() == [ids[0], ids[1], ids[3]]
+
+
+def test_who_has_a_cursor_of_another_class_is_the_last_of_its_group(groups: Groups) -> None:
+    """Nobody has looked at what it sends: a setting, or a savepoint that the next one goes back to."""
+
+    def opens(tx: Tx, task: Task) -> None:
+        psycopg.ClientCursor(tx).execute("savepoint a")
+        good(tx, task)
+
+    ids = groups.run(good, opens, good)
+    assert groups.returned is not None
+    assert groups.returned.task_id == ids[2]
+    assert groups.effects() == ids[:2]
 
 
 def test_a_block_of_psycopgs_own_is_undone_with_its_task(groups: Groups) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -133,3 +134,68 @@ def test_one_that_sends_nothing_is_completed_in_the_transaction_begun_for_it(ben
     bench.conn.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
     bench.conn.execute("select 1")
     assert warnings == []  # as of a ROLLBACK of what is over
+
+
+def by_class(tx: Tx) -> Any:
+    return psycopg.ClientCursor(tx)
+
+
+def by_factory(tx: Tx) -> Any:
+    tx.cursor_factory = psycopg.RawCursor
+    return tx
+
+
+@pytest.mark.direct
+@pytest.mark.parametrize("way", [by_class, by_factory])
+@pytest.mark.parametrize(
+    ("left", "look", "expected"),
+    [
+        ("set statement_timeout = '7s'", "show statement_timeout", "0"),
+        ("set transaction isolation level serializable", "show transaction_isolation", "read committed"),
+        ("select pg_advisory_lock(99)", "select count(*) from pg_locks where locktype = 'advisory'", 0),
+        ("create temp table left_here ()", "select to_regclass('pg_temp.left_here')", None),
+    ],
+)  # fmt: skip
+def test_nothing_is_left_by_a_cursor_of_another_class(
+    bench: Bench, way: Callable[[Tx], Any], left: str, look: str, expected: Any
+) -> None:
+    """Nobody of ours has looked at what was sent by it."""
+    found = []
+
+    def leaves(tx: Tx, task: Task) -> None:
+        way(tx).execute(left)
+        tx.execute(INSERT)
+
+    def looks(tx: Tx, task: Task) -> None:
+        found.extend(tx.execute(look).fetchone() or ())
+
+    assert bench.batch(good, good, leaves, looks, looks) == ["OK"] * 5
+    assert found == [expected] * 2
+
+
+@pytest.mark.direct
+def test_how_much_is_prepared_is_put_back(bench: Bench) -> None:
+    found = []
+
+    def leaves(tx: Tx, task: Task) -> None:
+        tx.prepared_max = None
+        tx.execute(INSERT)
+
+    def looks(tx: Tx, task: Task) -> None:
+        found.append(tx.prepared_max)
+
+    assert bench.batch(leaves, looks) == ["OK", "DONE"]
+    assert found == [100]
+
+
+@pytest.mark.direct
+def test_a_table_that_is_changed_costs_one_attempt(bench: Bench) -> None:
+    """What was prepared for it before gives other columns by now, and fails as long as it is kept."""
+
+    def reads(tx: Tx, task: Task) -> None:
+        tx.execute("select * from effect").fetchall()
+        tx.execute(INSERT)
+
+    assert bench.batch(*[reads] * 8) == ["OK"] * 8
+    bench.db.execute("alter table effect add column m int")
+    assert bench.batch(*[reads] * 3) == ["RETRIED", "OK", "OK"]

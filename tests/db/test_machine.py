@@ -74,7 +74,9 @@ def without(name: str, guard: str, instead: str = "") -> Iterator[None]:
 # The database draws by chance as well, so that what went wrong need not do so when it is played again.
 NOTICED = (AssertionError, psycopg.IntegrityError, Flaky)
 FENCE = " and fence = %(fence)s"
-EACH_FENCE = " and r.fence = d.fence"
+EACH_FENCE = (
+    "\nand t.fence = (%(done_fences)s::bigint[])[array_position(%(done)s::bigint[], t.task_id)]"
+)
 BASE = ("register", "enqueue", "claim")
 AGAIN = (*BASE, "hand_back")  # to the worker that had it before
 COMPLETE = "complete"
@@ -85,9 +87,9 @@ GUARDS = {
     ),
     "complete: fence": ((COMPLETE, FENCE), (*AGAIN, COMPLETE)),
     "end_claim: fence": (("end_claim", FENCE), (*AGAIN, "end")),
-    "complete_group: fence": (("claimed_rows", EACH_FENCE), (*AGAIN, "complete_as_a_group")),
-    "delete_done: fence": (("claimed_rows", EACH_FENCE), (*AGAIN, "delete_done")),
-    "hand_back: fence": (("claimed_rows", EACH_FENCE), AGAIN),
+    "complete_group: fence": (("these_claims", EACH_FENCE), (*AGAIN, "complete_as_a_group")),
+    "delete_done: fence": (("these_claims", EACH_FENCE), (*AGAIN, "delete_done")),
+    "hand_back: fence": (("these_claims", EACH_FENCE), AGAIN),
     "claim: a lease that holds": (
         ("claim", " and lease_until > clock_timestamp()"), (*BASE, "clock_jumps"),
     ),

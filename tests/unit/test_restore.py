@@ -25,6 +25,7 @@ def shown():
         [signal.getsignal(n) for n in signal.valid_signals() if n not in (9, 19)],
         signal.getitimer(signal.ITIMER_REAL), signal.getitimer(signal.ITIMER_VIRTUAL),
         signal.getitimer(signal.ITIMER_PROF), sys.getrecursionlimit(), sys.stdout, sys.stderr, sys.stdin,
+        time.strftime("%Z"),
     ]
 
 before = shown()
@@ -45,6 +46,7 @@ TASKS = {
     "a directory that is gone": "os.mkdir('x'); os.chdir('x'); os.rmdir('../x')",
     "umask": "os.umask(0o077)",
     "the environment": "os.environ['HOME'] = 'x'; os.environ.pop('PATH')",
+    "the time zone": "os.environ['TZ'] = 'Asia/Tokyo'; time.tzset()",
     "an ignored signal": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
     "a handler": "signal.signal(signal.SIGUSR1, lambda *_: None)",
     "a blocked signal": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])",
@@ -97,5 +99,22 @@ def test_what_would_harm_the_next_task_does_not_wait(timer: str, number: str) ->
     text = AT_ONCE.replace("TIMER", timer).replace("NUMBER", number)
     done = subprocess.run(
         [sys.executable, "-c", text], env=os.environ, capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+DUMPS = """
+import faulthandler, time
+from runner.handling import restore
+state = restore.ProcessState()
+faulthandler.dump_traceback_later(0.2, exit=True)
+state.restore(time.monotonic())
+time.sleep(0.5)
+"""
+
+
+def test_a_dump_that_was_to_come_does_not_end_the_next_task() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DUMPS], env=os.environ, capture_output=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr

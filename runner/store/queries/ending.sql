@@ -23,28 +23,26 @@ select runner.complete($1, $2, $3, $4) where not exists (select from deleted);
 -- name: complete_prepared
 execute runner_complete(%d, '%s', %d, '%s', '%s');
 
--- name: claimed_rows
--- A part of the statements that end several claims at once: where the rows of these tasks are.
+-- name: these_claims
+-- A part of the statements that end several claims at once: these tasks, each under its own fence.
 --
--- One probe of the primary key a task, by any plan: a plain join is estimated at one row, and compares
--- each with each. Who uses it asks for the owner in words that no index serves: task_running would be
--- taken, and waded through, for a whole worker's past.
-select found.at
-from unnest(%(done)s::bigint[], %(done_fences)s::bigint[]) as d(task_id, fence)
-cross join lateral (
-    select r.ctid as at from runner.task r
-    where r.task_id = d.task_id and r.fence = d.fence limit 1) found;
+-- By no join, which is estimated at one row, and compares each with each. By no ctid: where somebody else has
+-- changed the row, and commits while this waits for it, it lies elsewhere then, and would be passed over. Who
+-- uses it asks for the owner in words that no index serves: task_running would be taken, and waded through,
+-- for a whole worker's past.
+t.task_id = any (%(done)s::bigint[])
+and t.fence = (%(done_fences)s::bigint[])[array_position(%(done)s::bigint[], t.task_id)]
 
 -- name: delete_done
 -- Deletes tasks whose handlers are through and sent nothing, each under its own fence.
 delete from runner.task t
-where t.ctid = any (array({claimed_rows}))
+where {these_claims}
   and t.lease_owner is not distinct from %(worker_id)s::uuid;
 
 -- name: complete_group
 -- Deletes the tasks of a group in the transaction that they share, each under its own fence.
 delete from runner.task t
-where t.ctid = any (array({claimed_rows}))
+where {these_claims}
   and t.lease_owner is not distinct from %(worker_id)s
 returning current_setting('runner.claim', true);
 
@@ -53,7 +51,7 @@ returning current_setting('runner.claim', true);
 update runner.task t
 set state = 'ready', attempt = t.attempt - 1, lease_owner = null, claimed_at = null,
     shuffle = runner.shuffle()
-where t.ctid = any (array({claimed_rows}))
+where {these_claims}
   and t.lease_owner is not distinct from %(worker_id)s;
 
 -- name: leave_receipt
