@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import RunnerError
+from . import problems
 from .database import connect_wait, database
 from .fleet_options import fleet_config, fleet_options, preload, warn_of_connections
 from .settings import Settings
@@ -39,7 +41,10 @@ def start(settings: Settings, /, console: bool | None, connect_wait: float, **op
             schema.check(conn)
             warn_of_connections(conn, config, settings)
 
-        ask(url, "start", connect_wait, look)
+        def tell_waiting(failure: RunnerError, left: float) -> None:
+            problems.tell(f"runner: waiting {left:.0f} s more: {failure}", settings)
+
+        ask(url, "start", connect_wait, look, waiting=tell_waiting)
         preload(config, settings)
         report = fleet.start(
             config, terminal=terminal_for_view(console), connect_wait_seconds=connect_wait

@@ -18,6 +18,7 @@ from .sql import query
 
 OLDEST_SERVER = 140000
 CONNECT_RETRY_SECONDS = 0.5
+SILENT_SECONDS = 5.0  # who waits for longer says so: most verbs give up by then
 TCP_MILLISECONDS = 5000  # unanswered data ends a connection after so long
 
 _URL = re.compile(r"^postgres(?:ql)?(?:\+\w+)?://")
@@ -28,6 +29,7 @@ _PORTS = re.compile(r"[0-9,]*")
 Connection = psycopg.Connection[Any]
 _Connection = TypeVar("_Connection", bound=Bounded)
 _Answer = TypeVar("_Answer")
+Waiting = Callable[[RunnerError, float], None]
 
 # Classes and codes that speak of the connection or the server, not of the statement.
 _INFRASTRUCTURE = ("08", "57P0", "53300", "25006")
@@ -35,7 +37,12 @@ _REFUSED = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r'|role ".*" does not exist|database ".*" does not exist|invalid .*(option|value|number)'
     r"|permission denied|is not permitted to log in|definition of service"
+    r"|invalid command-line argument|requires a value|unrecognized configuration parameter"
 )
+
+
+def _nothing(failure: RunnerError, seconds_left: float) -> None:
+    pass
 
 
 def parse(url: str) -> dict[str, Any]:
@@ -133,14 +140,21 @@ def connect(
 
 @contextlib.contextmanager
 def connected(
-    url: str, role: str, wait_seconds: float, *, statement_seconds: float = STATEMENT_SECONDS
+    url: str,
+    role: str,
+    wait_seconds: float,
+    *,
+    statement_seconds: float = STATEMENT_SECONDS,
+    waiting: Waiting = _nothing,
 ) -> Iterator[Bounded]:
     """A connection of the command itself, for as long as nothing is forked.
 
     Tries for `wait_seconds`; what a retry cannot mend (wrong password, no such database) ends it at
-    once. Raises ConfigError or DatabaseUnreachable.
+    once. `waiting` is told once, after five seconds, why that takes so long and how many are left.
+    Raises ConfigError or DatabaseUnreachable.
     """
-    until = now() + wait_seconds
+    begun = now()
+    until = begun + wait_seconds
     while True:
         try:
             conn: Bounded = connect(url, role, statement_seconds=statement_seconds)
@@ -149,6 +163,9 @@ def connected(
             failure = as_runner_error(error, url)
             if isinstance(failure, ConfigError) or now() >= until:
                 raise failure from error
+        if now() >= begun + SILENT_SECONDS:
+            waiting(failure, until - now())
+            waiting = _nothing
         time.sleep(CONNECT_RETRY_SECONDS)
     try:
         yield conn
@@ -157,13 +174,18 @@ def connected(
 
 
 def ask(
-    url: str, role: str, wait_seconds: float, question: Callable[[Bounded], _Answer]
+    url: str,
+    role: str,
+    wait_seconds: float,
+    question: Callable[[Bounded], _Answer],
+    *,
+    waiting: Waiting = _nothing,
 ) -> _Answer:
     """Connect as `connected` does, and ask; a connection that is lost meanwhile is one more that
     could not be made, so the question must be harmless when it is asked twice."""
     until = now() + wait_seconds
     while True:
-        with connected(url, role, max(0.0, until - now())) as conn:
+        with connected(url, role, max(0.0, until - now()), waiting=waiting) as conn:
             try:
                 return question(conn)
             except psycopg.Error as error:

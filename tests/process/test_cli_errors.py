@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from runner.embedded import Embedded
 from tests.commands import APP, Result, environment, error_of, run
@@ -131,6 +132,15 @@ def test_no_such_database_or_role_is_78(project: Path, db_url: str, server: Embe
         result = run("status", url=url, cwd=project)  # and without waiting for --connect-wait
         assert "does not exist" in error_of(result)
         assert result.returncode == 78
+
+
+@pytest.mark.parametrize("options", ["-c", "-c no_such_setting=1"])
+def test_options_that_the_server_refuses_are_78(project: Path, db_url: str, options: str) -> None:
+    """At once: no retry mends them."""
+    url = make_conninfo(db_url, options=options)
+    result = run("start", "--procs", "1", url=url, cwd=project)
+    assert error_of(result).startswith("cannot use the database at ")
+    assert result.returncode == 78
 
 
 def test_schema_missing_older_newer(project: Path, fresh: str, server: Embedded) -> None:

@@ -1,6 +1,7 @@
 """`runner start`, the embedded database behind a verb, and what ends a command early."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -96,6 +97,18 @@ def test_an_interrupt_is_130_and_silent(project: Path) -> None:
     url = "postgresql://u@127.0.0.1:1/d"
     with running(*arguments, cwd=project, DATABASE_URL=url) as process:
         wait_until(lambda: _sleeps(process.pid), why="it tries again")
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=10) == ("", "")
+        assert process.returncode == 130
+
+
+def test_who_waits_for_long_is_told_why(project: Path) -> None:
+    url = "postgresql://u@127.0.0.1:1/d"
+    with running("start", "--procs", "1", cwd=project, DATABASE_URL=url) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert re.match(r"runner: waiting 5\d s more: cannot reach the database at u@", told)
+        assert "refused" in told
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=10) == ("", "")
         assert process.returncode == 130
