@@ -27,6 +27,11 @@ def seconds(value: object) -> str:
     return f"-{duration(-value)}" if value < 0 else duration(value)
 
 
+def until(value: object) -> str:
+    """`4.2s`; what has come is `due`."""
+    return "due" if isinstance(value, int | float) and value <= 0 else seconds(value)
+
+
 def count(value: object) -> str:
     """`12,345`, `1.2M`; nothing stays nothing."""
     if not isinstance(value, int | float):

@@ -158,7 +158,7 @@ FAILING = (
         "TYPE", lambda one: cells.text(one["type"]), 0, least=6, most=30, style=lambda _: "cyan"
     ),
     Column("TASKS", lambda one: cells.count(one["count"]), 1, right=True),
-    Column("NEXT TRY", lambda one: cells.seconds(one["next_try_seconds"]), 3, right=True),
+    Column("NEXT TRY", lambda one: cells.until(one["next_try_seconds"]), 3, right=True),
     Column(
         "CAUSE", lambda one: cells.text(one["cause"]), 2, least=6, most=32, style=lambda _: "red"
     ),

@@ -164,6 +164,18 @@ def test_every_age_runs_on_while_the_database_is_away() -> None:
     assert re.search(r"^ *639  send_invoice +3  11m35s ", frame, re.MULTILINE), frame
 
 
+def test_a_next_try_that_has_come_is_due() -> None:
+    """Between two looks at the database it comes and passes."""
+    scene = night_shift(State(view=4))
+    assert scene.snapshot is not None
+    (failing,) = scene.snapshot.failing
+    for seconds, shown in ((3.5, "3.0s"), (0.5, "due"), (0.1, "due")):
+        told = failing | {"next_try_seconds": seconds}
+        scene.snapshot = replace(scene.snapshot, failing=[told])
+        frame = drawn(scene, 200, 40)
+        assert re.search(rf"^ *send_invoice +4 +{re.escape(shown)} ", frame, re.MULTILINE), frame
+
+
 def test_a_line_that_is_cut_ends_in_a_mark() -> None:
     scene = night_shift()
     (first, *rest) = scene.log
