@@ -65,6 +65,8 @@ DRIFT = {
     "alter table runner.task drop constraint attempts_bounded": ("fail", "attempts_bounded"),
     "alter table runner.task drop column solo": ("fail", "missing: column task.solo"),
     "alter table runner.task alter queue drop not null": ("fail", "changed: column task.queue"),
+    "alter table runner.task alter shuffle drop default": ("fail", "changed: column task.shuffle"),
+    "alter table runner.task alter task_id drop identity": ("fail", "changed: column task.task_id"),
     "alter table runner.runner alter pid type bigint": ("fail", "changed: column runner.pid"),
     "alter table runner.task disable trigger task_wake": (
         "fail",
@@ -98,6 +100,18 @@ def test_what_its_advice_says_puts_it_back(own: Connection) -> None:
     assert told(own, "schema")[0] == "fail"
     schema.install(own)
     assert told(own, "schema")[0] == "ok"
+
+
+def test_what_must_be_changed_by_hand_is_called_so(own: Connection) -> None:
+    """schema.sql makes what is missing, replaces functions and triggers, and alters no column."""
+    own.execute("alter table runner.task alter priority set default 3")
+    own.execute("alter function runner.enqueue_once security definer")
+    own.execute("alter table runner.task disable trigger task_wake")
+    (found,) = (one for one in examine(own, Plan(4, 3)) if one.check == "schema")
+    assert found.advice is not None
+    assert found.advice.endswith("; change column task.priority to what it says there by hand")
+    schema.install(own)
+    assert told(own, "schema")[1] == "changed: column task.priority"
 
 
 def test_unlogged(own: Connection) -> None:

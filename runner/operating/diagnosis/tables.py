@@ -10,6 +10,7 @@ OLD_SNAPSHOT_SECONDS = 300.0
 VERY_OLD_SECONDS = 86400.0
 MANY_DEAD_ROWS = 50_000
 SHOWN = 3
+REPLACED = ("function ", "trigger ")  # by schema.sql, when they are there already
 
 
 class Table(NamedTuple):
@@ -40,7 +41,11 @@ def shape(shipped: Mapping[str, str], found: Mapping[str, str], version: int | N
     if missing or changed:
         parts = [("missing", missing), ("changed", changed)]
         told = "; ".join(f"{word}: {_some(things)}" for word, things in parts if things)
-        return fail("schema", told, "run schema.sql again (psql -f): it puts back what is missing")
+        by_hand = [thing for thing in changed if not thing.startswith(REPLACED)]
+        mend = "run schema.sql again (psql -f): it puts back what is missing"
+        if by_hand:
+            mend += f"; change {_some(by_hand)} to what it says there by hand"
+        return fail("schema", told, mend)
     if added := [thing for thing in found if thing not in shipped]:
         return warn("schema", f"not ours: {_some(added)}", "see that it does no harm at an upgrade")
     return ok("schema", f"version {version}, as shipped ({len(shipped)} things)")

@@ -82,8 +82,11 @@ order by c.relname;
 -- name: doctor_shape
 -- The schema as lines that do not depend on the server's version: one for each thing that must be there.
 select 'column ' || c.relname || '.' || a.attname as thing,
-       format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end as shape
+       format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end
+       || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+       || case when a.attidentity = '' then '' else ' identity' end as shape
 from pg_attribute a join pg_class c on c.oid = a.attrelid
+left join pg_attrdef d on (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
 where c.relnamespace = 'runner'::regnamespace and c.relkind in ('r', 'v') and a.attnum > 0
   and not a.attisdropped
 union all
