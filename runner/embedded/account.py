@@ -1,5 +1,6 @@
 """Which OS user runs the embedded server: the caller, or another one when the caller is root."""
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -105,6 +106,20 @@ def _create() -> pwd.struct_passwd | None:
     if useradd is None:
         return None
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_USER]
-    # A second command may be making it at the same moment: what counts is that it exists after.
-    subprocess.run(command, capture_output=True, timeout=CALL_SECONDS, check=False)
-    return _lookup(OWN_USER)
+    with _alone():
+        if (entry := _lookup(OWN_USER)) is not None:
+            return entry
+        subprocess.run(command, capture_output=True, timeout=CALL_SECONDS, check=False)
+        return _lookup(OWN_USER)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One of our commands at a time, whatever its home: two useradd at one moment may both make the user
+    (Debian 13's looks for it before it takes its lock), and the later one's uid replaces the other's."""
+    everyone = os.open("/etc", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(everyone, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(everyone)

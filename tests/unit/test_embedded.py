@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +148,23 @@ INITDB = 'creating directory\ninitdb: error: could not create "/x": Permission d
 )
 def test_the_line_that_tells_why(output: str, reason: str) -> None:
     assert server._reason(output) == reason
+
+
+USERADD = """#!/bin/sh
+mkdir "$0.busy" && sleep 0.2 && rmdir "$0.busy" && echo made >> "$0.log"
+"""
+MAKE = "from runner.embedded import account; account.OWN_USER = 'nobody-of-this-name'; account._create()"
+
+
+def test_one_user_is_made_at_a_time(tmp_path: Path) -> None:
+    """Two useradd at one moment may both succeed, and only the later one's uid is there afterwards."""
+    program = tmp_path / "useradd"
+    program.write_text(USERADD)
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    makers = [
+        subprocess.Popen([sys.executable, "-c", MAKE], env=os.environ | {"PATH": path})
+        for _ in range(4)
+    ]
+    assert [one.wait(60) for one in makers] == [0] * 4
+    assert Path(f"{program}.log").read_text().split() == ["made"] * 4
