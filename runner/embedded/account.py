@@ -29,6 +29,11 @@ class Account:
         """Whether no change of user is needed."""
         return self.uid == os.geteuid()
 
+    @property
+    def where_it_may_go(self) -> str:
+        """What to do about a place that it cannot reach."""
+        return f"as root the server runs as user {self.name}: put RUNNER_HOME where that may go"
+
     def run(
         self,
         program: Path,

