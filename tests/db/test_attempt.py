@@ -1,7 +1,9 @@
 """One attempt at one task: however its handler ends, the row says so, and the effect goes with it."""
 
 import asyncio
+import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -208,6 +210,9 @@ def test_params_that_cannot_be_read_are_a_failure(bench: Bench, params: str) -> 
     """PostgreSQL takes what Python does not: it is the task's affair, not its worker's."""
     add(bench.db)
     bench.db.execute(f"update runner.task set params = {params}")
+    with suppress(RecursionError, ValueError):
+        json.loads(one(bench.db, "select params::text from runner.task"))
+        pytest.skip("this Python reads it")
     found = bench.claimer.take(full=True)
     assert found is not None
     bench.claim, bench.task = found.claim, found.task(None)
