@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from chaos import witnesses
@@ -189,3 +190,14 @@ def wait_registered(queue: Work, count: int) -> dict[int, int]:
 
 def all_gone(pids: Sequence[int]) -> bool:
     return all(gone(pid) for pid in pids)
+
+
+AS_PROCESS_1 = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
+
+
+def need_process_1() -> None:
+    """Skip where nobody can be made process 1: by who is not root, or below a changed root."""
+    try:
+        subprocess.run([*AS_PROCESS_1, "true"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no name space of processes can be made here")

@@ -1,7 +1,6 @@
 """Cases about what a process inherits, keeps and leaves: P-39, P-45, P-46, P-47, P-48, P-59, P-70."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -212,16 +211,13 @@ def test_p70_identities_and_jitter_after_a_fork(tmp_path: Path) -> None:
 # -- as process 1 -----------------------------------------------------------------------------------
 
 
-AS_PROCESS_1 = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
-
-
 @pytest.mark.case("P-48")
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
 def test_p48_as_process_1(scene: Scene) -> None:
     """Strangers that come to it are collected quietly, whatever they ended with."""
+    fleets.need_process_1()
     work = scene.work
     tasks = work.add("abandons", 8)
-    with scene.fleet(app=HABITS, procs=2, under=AS_PROCESS_1, ends=0) as fleet:
+    with scene.fleet(app=HABITS, procs=2, under=fleets.AS_PROCESS_1, ends=0) as fleet:
         wait_until(work.empty, 20)
         workers = fleets.wait_registered(work, 2)
         (parent,) = kernel.children_of(fleet.pid)

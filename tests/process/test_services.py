@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleets import ROOT, environment, running, wait_registered, work
+from tests.fleets import (
+    AS_PROCESS_1,
+    ROOT,
+    environment,
+    need_process_1,
+    running,
+    wait_registered,
+    work,
+)
 from tests.servers import stopped, wait_until
 
 pytestmark = [pytest.mark.db, pytest.mark.process]
@@ -103,11 +111,9 @@ def test_a_socket_that_nobody_reads_holds_up_nothing(fresh: str, tmp_path: Path)
 
 def test_as_process_1(fresh: str, tmp_path: Path) -> None:
     """It reaps the orphans of others, serves, and stops at SIGTERM, which process 1 must ask for."""
-    unshare = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no name space of processes can be made here")
-    command = [*unshare, sys.executable, "-m", "runner", "start", "--procs", "2", "--lease", "5s"]
-    command += ["-A", "tests.apps.chores", "--app-dir", str(ROOT), "--poll", "1s"]
+    need_process_1()
+    command = [*AS_PROCESS_1, sys.executable, "-m", "runner", "start", "--procs", "2"]
+    command += ["--lease", "5s", "--poll", "1s", "-A", "tests.apps.chores", "--app-dir", str(ROOT)]
     env = environment(tmp_path, DATABASE_URL=fresh)
     with work(fresh, tmp_path) as queue, (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
