@@ -208,3 +208,13 @@ def _command(pid: int) -> str:
     except OSError:
         return "?"
     return text or "?"
+
+
+def report_statistics(conn: Connection) -> None:
+    """Have the server count what this session has done; it must be in autocommit mode."""
+    if conn.info.server_version >= 150000:
+        conn.execute("select pg_stat_force_next_flush()")
+    else:
+        for _ in ("told", "written down"):  # neither more often than every 500 ms
+            conn.execute("select pg_sleep(0.6)")
+    conn.execute("select pg_stat_clear_snapshot()")

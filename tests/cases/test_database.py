@@ -22,7 +22,7 @@ from tests import fleets, pooling
 from tests.cases.aftermath import Scene
 from tests.db.stage import add, announce, one
 from tests.hurting import Hurt, reconnect
-from tests.servers import wait_until
+from tests.servers import report_statistics, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 
@@ -117,8 +117,7 @@ def test_p24_fewer_connections_than_workers(scene: Scene, crowded: str) -> None:
 
 def blocks(conn: psycopg.Connection[Any]) -> int:
     """Blocks of the task table and its indexes that were looked at so far."""
-    conn.execute("select pg_stat_force_next_flush()")
-    conn.execute("select pg_stat_clear_snapshot()")
+    report_statistics(conn)
     query = """select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read
                from pg_statio_user_tables where relid = 'runner.task'::regclass"""
     return int(one(conn, query))

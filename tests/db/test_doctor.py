@@ -19,7 +19,14 @@ from runner.store.doctor import Plan, examine, shape, shipped_shape
 from tests import logins, pooling
 from tests.commands import error_of, run
 from tests.db.stage import add, announce
-from tests.servers import Connection, chosen_binaries, create_database, reachable_directory
+from tests.servers import (
+    Connection,
+    chosen_binaries,
+    create_database,
+    major_version,
+    reachable_directory,
+    report_statistics,
+)
 
 pytestmark = pytest.mark.db
 
@@ -28,6 +35,11 @@ CHECKS = {
     *("server", "writable", "durability", "clock", "pooler", "connections", "privileges", "schema"),
     *("storage", "vacuum", "snapshots", "tasks", "leases", "ids", "work", "pauses", "dead"),
 }
+
+
+def expected(check: str) -> str:
+    """What a check says of a healthy database on the server of this run."""
+    return "warn" if check == "server" and major_version() < 15 else "ok"
 
 
 def findings(conn: Connection, plan: Plan = PLAN) -> dict[str, Finding]:
@@ -50,7 +62,9 @@ def own(fresh: str) -> Iterator[Connection]:
 def test_a_healthy_database(own: Connection) -> None:
     found = findings(own)
     assert set(found) == CHECKS
-    assert [one for one in found.values() if one.result != "ok"] == []
+    assert {name: one.result for name, one in found.items()} == {
+        name: expected(name) for name in found
+    }
 
 
 def test_the_shipped_shape_is_that_of_schema_sql(own: Connection) -> None:
@@ -137,7 +151,7 @@ def test_dead_rows(own: Connection) -> None:
     add(own, count=60_000)
     own.execute("delete from runner.task")
     own.execute("alter table runner.task reset (autovacuum_enabled)")
-    own.execute("select pg_stat_force_next_flush()" if own.info.server_version >= 150000 else "")
+    report_statistics(own)
     result, text = told(own, "vacuum")
     assert result == "warn"
     assert re.match(r"60000 dead rows in task beside 0 live ones, (never|last) vacuumed", text)
@@ -395,8 +409,8 @@ def test_the_command(own: Connection, fresh: str, tmp_path: Path) -> None:
     assert (well.returncode, well.stderr) == (0, "")
     header, *lines = well.stdout.splitlines()
     assert header == "result\tcheck\tfound\tadvice"
-    assert {line.split("\t")[1] for line in lines} == CHECKS
-    assert {line.split("\t")[0] for line in lines} == {"ok"}
+    said = {check: result for result, check, *_ in (line.split("\t") for line in lines)}
+    assert said == {check: expected(check) for check in CHECKS}
     own.execute("drop index runner.task_ready")
     ill = run("doctor", "--json", url=fresh, cwd=tmp_path)
     assert ill.returncode == 1

@@ -17,7 +17,7 @@ from runner.store.connect import connect
 from runner.store.sending import SETTINGS, Completion
 from runner.store.tx import Tx
 from tests.db.stage import add, announce, one
-from tests.servers import Connection
+from tests.servers import Connection, major_version, report_statistics
 
 pytestmark = pytest.mark.db
 
@@ -49,8 +49,7 @@ class Worker:
         return (self.blocks() - before) / count
 
     def blocks(self) -> int:
-        self.conn.execute("select pg_stat_force_next_flush()")
-        self.conn.execute("select pg_stat_clear_snapshot()")
+        report_statistics(self.conn)
         query = """select heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read
                    from pg_statio_user_tables where relid = 'runner.task'::regclass"""
         return int(one(self.conn, query))
@@ -76,6 +75,7 @@ def worker(fresh: str, outside: Connection) -> Iterator[Worker]:
         yield made
 
 
+@pytest.mark.skipif(major_version() < 15, reason="before 15 kinds are not listed at one price")
 def test_old_plans_are_forgotten_while_there_is_work(
     worker: Worker, outside: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

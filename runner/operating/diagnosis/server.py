@@ -6,6 +6,7 @@ from typing import NamedTuple
 from . import Finding, fail, ok, several, warn
 
 OLDEST_VERSION = 140000
+GOOD_VERSION = 150000  # an upper bound by rows ends a scan, whichever column decides
 SKEW_SECONDS = 2.0
 
 
@@ -68,6 +69,9 @@ def version(server: Server) -> Finding:
     name = f"PostgreSQL {server.version // 10000}.{server.version % 10000}"
     if server.version < OLDEST_VERSION:
         return fail("server", f"{name} is too old", "upgrade to PostgreSQL 14 or newer")
+    if server.version < GOOD_VERSION:
+        told = f"{name} reads the whole index of ready tasks where a worker looks for new kinds of work"
+        return warn("server", told, "upgrade to PostgreSQL 15 or newer")
     return ok("server", f"{name}, database {server.database}, as {server.login}")
 
 
