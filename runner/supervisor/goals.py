@@ -13,13 +13,14 @@ AWAY_SECONDS = 60.0  # a drain gives up on a database that has been away for so 
 
 @dataclass
 class View:
-    """What a goal may look at: the living workers, and what has happened."""
+    """What a goal may look at: the workers that are to stay, and what has happened."""
 
     workers: Sequence[Child] = ()
     now: float = 0.0
     started_at: float = 0.0
     changed_at: float = 0.0  # the last end of a claim, death, settle or promotion
     database_away_since: float | None = None
+    leaving: int = 0  # workers that were sent off and still have something in hand, perhaps
     unsettled: int = 0
     backlog: int = 0  # kinds of runnable work, at the maintainer's last look
     looked_at: float = 0.0  # when that look began
@@ -87,7 +88,8 @@ class RunUntilDrained:
         away = view.database_away_since
         if away is not None and view.now - away >= AWAY_SECONDS:
             return "database"
-        busy = view.unsettled or any(child.work is not None for child in view.workers)
+        at_work = any(child.work is not None for child in view.workers)
+        busy = at_work or view.leaving or view.unsettled
         if self.max_tasks is not None and view.starts >= self.max_tasks and not busy:
             return "max-tasks"
         quiet_since = max(view.changed_at, view.started_at)

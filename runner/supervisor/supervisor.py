@@ -226,6 +226,8 @@ class Supervisor:
 
     def _refresh_view(self) -> None:
         view = self.course.view
-        view.workers = [child for child in self.family.workers() if not child.stopping]
+        workers = self.family.workers()
+        view.workers = [child for child in workers if not child.stopping]
+        view.leaving = len(workers) - len(view.workers)
         view.now = now()
         view.unsettled = len(self.renewals.unsettled)

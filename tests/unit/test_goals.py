@@ -59,6 +59,12 @@ def test_a_task_in_work_or_to_be_settled_holds_the_end() -> None:
     assert reason(drain(), worker(5.0), unsettled=1) is None
 
 
+def test_who_was_sent_off_may_still_be_at_its_last_task() -> None:
+    assert reason(drain(), worker(5.0), leaving=1) is None
+    assert reason(drain(max_tasks=3), worker(5.0), leaving=1, starts=3) is None
+    assert reason(drain(max_seconds=9.0), worker(5.0), leaving=1) == "max-time"
+
+
 def test_a_worker_started_anew_must_look_first() -> None:
     assert reason(drain(), worker(5.0), worker(0.0, registered=False, idle=False)) is None
 
