@@ -14,6 +14,9 @@ import termios
 from collections.abc import Iterable
 
 AT_ONCE = 8  # permits that a worker takes
+MOST_WAITING = (
+    2048  # that the parent puts there: a pipe, where a user has many, may hold 4 KiB only
+)
 
 
 class Permits:
@@ -25,7 +28,7 @@ class Permits:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._hands = mmap.mmap(-1, max(1, hands))
-        self._owed = total  # not yet in the pipe: it holds 64 KiB
+        self._owed = total  # not yet in the pipe
         self._covered: int | None = None  # were in the pipe or in hands at the last look
 
     @property
@@ -48,7 +51,10 @@ class Permits:
     def give_back(self, hand: int, unused: int, kept: int = 0) -> None:
         """What is not used is for others; `kept` stay in the hand."""
         if unused > 0:
-            os.write(self._write, b"." * unused)
+            with contextlib.suppress(
+                BlockingIOError
+            ):  # no room: the parent misses them, and makes them anew
+                os.write(self._write, b"." * unused)
         self._hands[hand] = kept
 
     # -- the parent -------------------------------------------------------------------------------
@@ -67,8 +73,10 @@ class Permits:
         if not self._owed:
             self._covered = self._look(list(living))
             return
-        with contextlib.suppress(BlockingIOError):
-            self._owed -= os.write(self._write, b"." * min(self._owed, 4096))
+        # What is in hands must find room when it comes back.
+        if (room := min(self._owed, MOST_WAITING - self._waiting())) > 0:
+            with contextlib.suppress(BlockingIOError):
+                self._owed -= os.write(self._write, b"." * room)
 
     def _look(self, living: list[int]) -> int:
         # Read on both sides of the pipe's: one that moves meanwhile is counted twice, never missed.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -47,6 +48,38 @@ def test_what_is_kept_is_not_made_anew(three: Permits) -> None:
     for _ in range(3):
         three.top_up(0, [0, 1])
     assert three.take(1) == 2
+
+
+def test_what_is_in_hands_finds_room_when_it_comes_back() -> None:
+    """The parent fills up meanwhile, whatever is still owed."""
+    permits = Permits(200_000, 2)
+    for _ in range(100):
+        permits.top_up(0, [0, 1])
+    count = permits.take(0)
+    for _ in range(100):
+        permits.top_up(0, [0, 1])
+    permits.give_back(0, count)
+    starts = 0
+    for _ in range(2000):
+        permits.top_up(starts, [0, 1])
+        starts += take_all(permits)
+    assert starts == 200_000
+
+
+def test_what_finds_no_room_is_made_anew() -> None:
+    permits = Permits(3, 1)
+    permits.top_up(0, [0])
+    count = permits.take(0)
+    written = 0
+    with suppress(BlockingIOError):
+        while True:
+            written += os.write(permits.ends["permits_back"], b"." * 4096)
+    permits.give_back(0, count)
+    while written:
+        written -= len(os.read(permits.ends["permits"], 4096))
+    for _ in range(3):
+        permits.top_up(0, [0])
+    assert take_all(permits) == 3
 
 
 def test_more_than_a_pipe_holds() -> None:
