@@ -40,10 +40,13 @@ def without_paused(conn: psycopg.Connection[Any], kinds: Sequence[Kind]) -> list
     ]
 
 
-def promote(conn: psycopg.Connection[Any], failed_before: datetime | None = None) -> int:
-    """Make due tasks ready, at most 1,000 at once; how many. A drain leaves what failed in it."""
+def promote(
+    conn: psycopg.Connection[Any], failed_before: datetime | None = None, *, patient: bool = False
+) -> int:
+    """Make due tasks ready, at most 1,000 at once; how many. A drain leaves what failed in it. While
+    somebody else makes a pass none, unless `patient`."""
     with conn.transaction():
-        if not _lock(conn):
+        if not _lock(conn, patient):
             return 0
         count = conn.execute(query("promote"), {"failed_before": failed_before}).rowcount
         if count:
@@ -51,8 +54,15 @@ def promote(conn: psycopg.Connection[Any], failed_before: datetime | None = None
         return count
 
 
-def _lock(conn: psycopg.Connection[Any]) -> bool:
-    return bool(value(conn, "try_pass_lock"))
+def _lock(conn: psycopg.Connection[Any], patient: bool) -> bool:
+    if not patient:
+        return bool(value(conn, "try_pass_lock"))
+    try:
+        with conn.transaction():
+            conn.execute(query("wait_pass_lock"))
+    except psycopg.errors.LockNotAvailable:
+        return False  # as long as our sessions wait for anything
+    return True
 
 
 def leases(conn: psycopg.Connection[Any]) -> list[Lease[UUID]]:
@@ -81,11 +91,13 @@ def sweep(
     judge: Judge,
     *,
     orphans: bool = True,
+    patient: bool = False,
 ) -> list[ending.Ended]:
-    """Take these leases, if they still end when they did, and return `orphans`, which nobody holds."""
+    """Take these leases, if they still end when they did, and return `orphans`, which nobody holds;
+    `patient` as for `promote`."""
     ended: list[ending.Ended] = []
     with conn.transaction():
-        if not _lock(conn):
+        if not _lock(conn, patient):
             return []
         for lease in ripe:
             ended += _take(conn, lease, judge)

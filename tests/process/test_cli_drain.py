@@ -6,14 +6,17 @@ import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from runner.store.sql import query
 from tests import fleets
 from tests.commands import APP, error_of, run, run_on_terminal
-from tests.servers import Connection
+from tests.servers import Connection, wait_until
 
 pytestmark = pytest.mark.process
 KEYS = ["ok", "retried", "dead", "unknown", "released", "left", "scheduled", "seconds", "reason"]
@@ -88,6 +91,27 @@ def test_the_dead_are_told_once_and_the_unknown_by_name(
     assert "boom" in lines[0]
     assert "no luck" in lines[0]
     assert lines[1] == "runner: not implemented: nope, нет (2 waiting)"
+
+
+def test_what_is_due_is_made_ready_after_the_pass_of_somebody_else(
+    project: Path, db: Connection, db_url: str
+) -> None:
+    """As when cron starts two drains in one minute: none may pass over it and say that it was empty."""
+    db.execute(
+        "insert into runner.task (task_type, run_at) values ('hello', now() - interval '1 s')"
+    )
+    assert db.execute("update runner.task set state = 'scheduled' returning 1").fetchone()
+    with psycopg.connect(db_url) as other:
+        other.execute(query("try_pass_lock"))
+        with ThreadPoolExecutor() as pool:
+            drain = pool.submit(run, "drain", "--procs", "1", "--json", url=db_url, cwd=project)
+            waits = "select from pg_locks where locktype = 'advisory' and not granted"
+            wait_until(
+                lambda: drain.done() or db.execute(waits).fetchone() is not None, 30, "waits"
+            )
+            other.commit()
+            told = json.loads(drain.result().stdout)
+    assert (told["ok"], told["scheduled"], told["reason"]) == (1, 0, "drained")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 -- One maintenance pass at a time, whichever host does it; given back when the transaction ends.
 select pg_try_advisory_xact_lock(7240631, 1);
 
+-- name: wait_pass_lock
+-- The same, after the pass of somebody else: what that makes ready is then there to be seen.
+select pg_advisory_xact_lock(7240631, 1);
+
 -- name: promote
 -- Makes due tasks ready, each with a new place among those of its kind.
 update runner.task
