@@ -11,6 +11,7 @@ from .family import Family
 from .starts import Starts
 
 MIB = 1 << 20
+HEIR_SECONDS = 5.0  # an heir without a connection for so long is given that of whom it follows
 
 
 class Succession:
@@ -66,11 +67,14 @@ class Succession:
         self.starts.no_room(old.role.name, now())
         why = f"cannot start another {old.role.name} ({error.strerror})"
         if old.spent or old.worn:
-            # Who leaves makes the room.
-            self.log.warning("no_room", f"{why}; {old.name} leaves first")
-            self.family.send_off(old)
+            self._leave_first(old, why)
         else:
             self._give_up_reload(why)
+
+    def _leave_first(self, old: Child, why: str) -> None:
+        # Who leaves makes the room.
+        self.log.warning("no_room", f"{why}; {old.name} leaves first")
+        self.family.send_off(old)
 
     # -- under way --------------------------------------------------------------------------------
 
@@ -84,7 +88,15 @@ class Succession:
                 self._heir_died(old, heir)
         elif not self._lives(old):
             self._done()
-        elif heir.registered and not old.stopping:
+        elif old.stopping:
+            return
+        elif (
+            heir.hello_at is not None
+            and now() - heir.hello_at > HEIR_SECONDS
+            and not heir.registered
+        ):
+            self._leave_first(old, f"{heir.name} is ready and finds no connection")
+        elif heir.registered:
             self.log.info("replaced", _told(old), slot=old.slot, pid=old.pid, rss=old.rss or None)
             self.family.send_off(old)
 
