@@ -9,7 +9,7 @@ from psycopg import sql
 from ..errors import SchemaMismatch
 from .sql import value
 
-VERSION = 5
+VERSION = 6
 
 
 def text() -> str:

@@ -245,3 +245,18 @@ def test_bulk_loads_in_opposite_orders_do_not_deadlock(db: Connection, db_url: s
 
     answers, _ = at_once(db_url, load, 8)
     assert sum(answers) == len(tasks(db)) == 2000
+
+
+@once
+def test_a_serialization_failure_is_no_twin(fresh: str, options: dict[str, Any]) -> None:
+    """The caller must hear of it: told None, it would commit, and nobody would ever do the task."""
+    with psycopg.connect(fresh) as first, psycopg.connect(fresh) as second:
+        first.isolation_level = second.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        runner.enqueue(second, "hello", {"n": 3}, **(options | {"key": "third"}))
+        runner.enqueue(first, "hello", {"n": 1}, **(options | {"key": "first"}))
+        first.commit()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            runner.enqueue(second, "hello", {"n": 2}, **(options | {"key": "second"}))
+        second.rollback()
+        assert runner.enqueue(second, "hello", {"n": 2}, **(options | {"key": "second"}))
+        second.commit()
