@@ -51,7 +51,9 @@ def shipped_shape() -> dict[str, str]:
 
 def shape(conn: Connection) -> dict[str, str]:
     """The schema of this database, in the same form."""
-    return dict(conn.execute(query("doctor_shape")).fetchall())
+    with conn.transaction():
+        conn.execute(query("doctor_names"))
+        return dict(conn.execute(query("doctor_shape")).fetchall())
 
 
 def _surroundings(conn: Connection, plan: Plan) -> Iterator[Finding]:

@@ -101,6 +101,21 @@ DRIFT = {
 }
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "search_path = runner, public",
+        "search_path = ''",
+        "standard_conforming_strings = off",
+        "quote_all_identifiers = on",
+    ],
+)
+def test_the_shape_is_the_same_whatever_is_set(setting: str, own: Connection) -> None:
+    """A login called runner has our schema in its search path."""
+    own.execute(f"set {setting}")
+    assert shape(own) == shipped_shape()
+
+
 @pytest.mark.parametrize("statement", DRIFT)
 def test_drift(statement: str, own: Connection) -> None:
     own.execute(statement)

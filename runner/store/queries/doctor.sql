@@ -79,6 +79,12 @@ from pg_class c left join pg_stat_all_tables s on s.relid = c.oid
 where c.relnamespace = 'runner'::regnamespace and c.relkind = 'r'
 order by c.relname;
 
+-- name: doctor_names
+-- How names and literals are written, whatever the login's settings: a login called runner has our schema
+-- in its search path.
+set local search_path = pg_catalog; set local standard_conforming_strings = on;
+set local quote_all_identifiers = off;
+
 -- name: doctor_shape
 -- The schema as lines that do not depend on the server's version: one for each thing that must be there.
 select 'column ' || c.relname || '.' || a.attname as thing,
