@@ -104,6 +104,7 @@ def conninfo(url: str, role: str) -> str:
     parts = parse(url)
     ours = {
         "application_name": f"runner {role}",
+        "client_encoding": "UTF8",  # whatever the environment or the server's own says
         "connect_timeout": parts.get("connect_timeout", CONNECT_SECONDS),
         "keepalives_idle": 2,
         "keepalives_interval": 1,

@@ -93,6 +93,19 @@ def test_the_dead_are_told_once_and_the_unknown_by_name(
     assert lines[1] == "runner: not implemented: nope, нет (2 waiting)"
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_the_environment_has_no_say_in_the_encoding(
+    encoding: str, project: Path, db: Connection, db_url: str
+) -> None:
+    add(db, "hello", "€")
+    more = {"PGCLIENTENCODING": encoding}
+    result = run("drain", "--procs", "1", "--json", url=db_url, cwd=project, **more)
+    assert (result.returncode, result.stderr) == (0, "runner: not implemented: € (1 waiting)\n")
+    assert json.loads(result.stdout)["ok"] == 1
+    shown = run("list", "--json", url=db_url, cwd=project, **more)
+    assert json.loads(shown.stdout)["type"] == "€"
+
+
 def test_what_is_due_is_made_ready_after_the_pass_of_somebody_else(
     project: Path, db: Connection, db_url: str
 ) -> None:
