@@ -21,7 +21,7 @@ class View:
     changed_at: float = 0.0  # the last end of a claim, death, settle or promotion
     database_away_since: float | None = None
     leaving: int = 0  # workers that were sent off and still have something in hand, perhaps
-    unsettled: int = 0
+    unsettled: int = 0  # claims of the dead to be ended, and hand-backs of the living
     backlog: int = 0  # kinds of runnable work, at the maintainer's last look
     looked_at: float = 0.0  # when that look began
     retry_is_near: bool = False  # and whether a failed task is waited for

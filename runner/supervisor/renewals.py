@@ -6,6 +6,7 @@ stuck is asked again of the next one.
 
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Iterable
 
 from .. import kernel
@@ -32,6 +33,7 @@ class Renewals:
         self.asked_at: float | None = None  # None: the newest request is answered
         self.unsettled: dict[bytes, Settle] = {}
         self.unhanded: dict[int, HandBack] = {}
+        self._unsent: deque[bytes] = deque()  # for want of room
         self._number = 0
         self._stopped: set[int] = set()
 
@@ -43,6 +45,8 @@ class Renewals:
         ]
         renewals += [Renewal(worker) for worker in others]
         self.due_at = now + self.every_seconds
+        while self._unsent and self._send(self._unsent[0]):
+            self._unsent.popleft()
         if self._send(pack_renew(now, renewals)):
             self.asked_at = self.asked_at or now
 
@@ -63,7 +67,7 @@ class Renewals:
     def settle(self, settle: Settle) -> None:
         """Have a dead worker's claims ended; kept until `settled`."""
         self.unsettled[settle.worker] = settle
-        self._send(pack_settle(settle))
+        self._have_done(pack_settle(settle))
 
     def hand_back(self, worker: bytes, tokens: Iterable[Token], done: Iterable[Token]) -> None:
         """Have tokens of a living worker given back, and what it is through with deleted; kept until
@@ -71,7 +75,7 @@ class Renewals:
         self._number += 1
         back = HandBack(worker, self._number, tuple(tokens), tuple(done))
         self.unhanded[back.number] = back
-        self._send(pack_hand_back(back))
+        self._have_done(pack_hand_back(back))
 
     def handed(self, number: int) -> None:
         """The renewer has done it."""
@@ -85,10 +89,11 @@ class Renewals:
         """A new renewer has come up: it knows of nothing."""
         self.asked_at = None
         self.due_at = 0.0
+        self._unsent.clear()
         for back in self.unhanded.values():
-            self._send(pack_hand_back(back))
+            self._have_done(pack_hand_back(back))
         for settle in self.unsettled.values():
-            self._send(pack_settle(settle))
+            self._have_done(pack_settle(settle))
 
     def forget_renewer(self, dead: Child) -> None:
         """If the dead was the renewer, throw away what it has not read."""
@@ -97,6 +102,11 @@ class Renewals:
             with contextlib.suppress(BlockingIOError):
                 while self.renewer_end.recv(1 << 18):
                     pass
+
+    def _have_done(self, request: bytes) -> None:
+        """Send it now, or with the next renewal where a renewer that stands still has left no room."""
+        if self._unsent or not self._send(request):
+            self._unsent.append(request)
 
     def _send(self, request: bytes) -> bool:
         try:

@@ -230,4 +230,4 @@ class Supervisor:
         view.workers = [child for child in workers if not child.stopping]
         view.leaving = len(workers) - len(view.workers)
         view.now = now()
-        view.unsettled = len(self.renewals.unsettled)
+        view.unsettled = len(self.renewals.unsettled) + len(self.renewals.unhanded)

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from contextlib import suppress
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from runner import kernel
 from tests import fleets
-from tests.servers import gone, wait_until
+from tests.servers import gone, stopped, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
 SHORT = ("--lease", "3s", "--renew", "500ms")
@@ -40,6 +42,28 @@ def test_nobody_hoards_permits(fresh: str, tmp_path: Path) -> None:
             wait_until(lambda: work.running() == 2, 20, "both at work")
             assert fleet.process.wait(60) == 0
         assert work.empty()
+
+
+def test_a_drain_waits_for_what_is_being_given_back(fresh: str, tmp_path: Path) -> None:
+    """By a renewer that stands still for a while: until then it is nobody's, and ready for nobody."""
+    with fleets.work(fresh, tmp_path) as work:
+        work.add("counted", 300)
+        (long,) = work.add("counted", seconds=2.5)
+        tasks = work.add("counted", 50)
+        work.conn.execute("update runner.task set shuffle = 1000 + task_id")
+        options = ("--lease", "30s", "--renew", "5s")
+        with fleets.running(fresh, tmp_path, *options, verb="drain", procs=1) as fleet:
+            started = lambda: str(long) in {fields[1] for fields in work.noted("start")}  # noqa: E731
+            wait_until(started, 30, "the long one runs")
+            (renewer,) = (
+                pid
+                for pid in kernel.children_of(fleet.pid)
+                if Path(f"/proc/{pid}/comm").read_text() == "runner: renewer\n"
+            )
+            with stopped(renewer), suppress(subprocess.TimeoutExpired):
+                fleet.process.wait(6)
+            assert fleet.process.wait(60) == 0
+        assert work.empty(), (work.states(), len(tasks))
 
 
 def test_only_the_killer_of_a_batch_is_charged(fresh: str, tmp_path: Path) -> None:
