@@ -26,10 +26,10 @@ def find(given: str | None, app_dir: str, environment: Mapping[str, str] = os.en
     """The app's name, `module[:object]`, without importing it; ConfigError when there is none."""
     if name := given or environment.get("RUNNER_APP"):
         return name
-    settings = configparser.ConfigParser()
+    settings = configparser.ConfigParser(interpolation=None)
     try:
-        settings.read(Path(app_dir) / "setup.cfg")
-    except configparser.Error as error:
+        settings.read(Path(app_dir) / "setup.cfg", "utf-8")
+    except (configparser.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"setup.cfg: {' '.join(str(error).split())}") from None
     if name := settings.get("runner", "app", fallback=None):
         return name
@@ -49,7 +49,7 @@ def load(name: str, app_dir: str) -> Registry:
         sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
-    except AppError:
+    except (AppError, KeyboardInterrupt):
         raise
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):

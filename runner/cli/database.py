@@ -75,6 +75,8 @@ def _hint_of_embedded(unreachable: str | None = None) -> str | None:
 
 def configured(settings: Settings) -> str | None:
     """The URL that options or variables give; empty where libpq's own variables do."""
+    if "database_url" in settings.typed and not settings.database_url:
+        raise UsageError("--database-url is empty: of a variable that is not set?")
     if url := settings.database_url or os.environ.get("DATABASE_URL"):
         settings.database_url = url
         return url

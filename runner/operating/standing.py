@@ -39,8 +39,14 @@ def named(queue: str | None, type_: str | None) -> str:
 
 def resume(queue: str | None, type_: str | None) -> str:
     """What ends exactly this pause, as it is typed into a shell."""
-    words = ["runner", "resume", *(() if queue is None else (queue,))]
-    return shlex.join([*words, *(() if type_ is None else ("--type", type_))])
+    words = ["runner", "resume"]
+    if queue is not None and not queue.startswith("-"):
+        words.append(queue)
+    if type_ is not None:
+        words += ["--type", type_]
+    if queue is not None and queue.startswith("-"):
+        words += ["--", queue]  # else it would be taken for an option: --all, perhaps
+    return shlex.join(words)
 
 
 def _waiting(count: int) -> str:

@@ -34,7 +34,7 @@ class Case:
         )
 
 
-def _cases(kind: str, *rows: tuple[str, str], **more: object) -> list[Case]:
+def _cases(kind: str, *rows: tuple[str | tuple[str, ...], str], **more: object) -> list[Case]:
     return [Case(kind, arguments, told, **more) for arguments, told in rows]  # type: ignore[arg-type]
 
 
@@ -81,6 +81,10 @@ OPTIONS = [
         ("drain --overlap maybe", "--overlap: 'maybe' is not one of 'skip', 'allow'"),
         ("enqueue", "missing argument"),
         ("--embedded --database-url x status", "--embedded and --database-url exclude each other"),
+        (
+            ("--database-url", "", "status"),
+            "--database-url is empty: of a variable that is not set?",
+        ),
         ("demo /nonexistent", "directory '/nonexistent' does not exist"),
     ),
     *_cases(

@@ -264,6 +264,11 @@ def test_streams_that_are_closed(project: Path, db: Connection, db_url: str) -> 
     assert (result.stdout, result.stderr, result.returncode) == (b"", b"", 1)
     assert db.execute("select task_type, state from runner.task").fetchall() == [("boom", "dead")]
     assert shell("runner nonsense >&- 2>&-", db_url, project).returncode == 2
+    result = shell("runner enqueue hello --from - <&-", db_url, project)
+    assert (result.stderr, result.returncode) == (b"", 0)
+    db.execute("insert into runner.task (task_type) values ('boom')")
+    assert shell("runner drain --procs 1 2>&-", db_url, project).returncode == 1
+    assert shell("runner dead discard --all <&-", db_url, project).returncode == 2  # nobody to ask
 
 
 def test_a_full_disk_is_told(project: Path, db_url: str) -> None:

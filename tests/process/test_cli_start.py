@@ -86,10 +86,24 @@ def test_the_app_may_be_named_in_setup_cfg(tmp_path: Path, fresh: str) -> None:
         "below" in run("check", "-A", "tasks", "--app-dir", "below", url=fresh, cwd=tmp_path).stdout
     )
     assert "below" in run("check", "--app-dir", "below", url=fresh, cwd=tmp_path).stdout
+    (tmp_path / "setup.cfg").write_text(
+        "[metadata]\nname = 100%\n[runner]\napp = elsewhere:tasks\n"
+    )
+    assert "elsewhere.py" in run("check", url=fresh, cwd=tmp_path).stdout
+    (tmp_path / "setup.cfg").write_bytes(b"[metadata]\nauthor = Andr\xe9\n")
+    result = run("check", url=fresh, cwd=tmp_path)
+    assert error_of(result).startswith("setup.cfg: ")
+    assert result.returncode == 78
     (tmp_path / "setup.cfg").write_text("runner\n")
     result = run("check", url=fresh, cwd=tmp_path)
     assert error_of(result).startswith("setup.cfg: ")
     assert result.returncode == 78
+
+
+def test_an_interrupt_while_the_app_is_imported_is_no_fault_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text("raise KeyboardInterrupt")
+    result = run("check", url="postgresql://u@127.0.0.1:1/d", cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_an_interrupt_is_130_and_silent(project: Path) -> None:

@@ -90,13 +90,15 @@ def test_what_stands_still_is_told_with_what_to_type() -> None:
         {"queue": "a", "type": None, "paused_until": "infinity"},
         {"queue": "b", "type": "x", "paused_until": "2999"},
         {"queue": None, "type": "w", "paused_until": "2999"},
+        {"queue": "--all", "type": "-x", "paused_until": "2999"},
     ]
     seen = overview("d", counts, pauses, [IDLE], {"x", "y"}, {"b"})
-    assert [pause["ready"] for pause in seen["pauses"]] == [1203, 4, 0]
+    assert [pause["ready"] for pause in seen["pauses"]] == [1203, 4, 0, 0]
     assert [(one.text, one.command) for one in standstills(seen)] == [
         ("queue a is paused: 1,203 waiting", "runner resume a"),
         ("type x in queue b is paused: 4 waiting", "runner resume b --type x"),
         ("type w is paused: 0 waiting", "runner resume --type w"),
+        ("type -x in queue --all is paused: 0 waiting", "runner resume --type -x -- --all"),
         ("queue c d is served by nobody: 5 waiting", "runner start --queue 'c d'"),
         ("type z has no handler: 5 waiting", "runner todo"),
     ]
