@@ -6,7 +6,12 @@ the tables of an app, which a fleet's login is granted.
 """
 
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -54,9 +59,44 @@ def login_of(name: str) -> str:
 
 def login_url(url: str, name: str) -> str:
     """The same database for another login."""
+    return _url_of(url, login_of(name))
+
+
+def _url_of(url: str, login: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{login_of(name)}@{host}"))
+    return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A login of a test's own, with the rights of whoever works."""
+
+    url: str
+    name: str
+    admin: psycopg.Connection[Any]
+
+    def limit(self, connections: int | None = None) -> None:
+        """Let it have no more than so many, or than it has."""
+        if connections is None:
+            query = "select count(*) from pg_stat_activity where usename = %s"
+            (connections,) = self.admin.execute(query, [self.name]).fetchone() or (0,)
+        statement = sql.SQL("alter role {} connection limit {}")
+        self.admin.execute(statement.format(sql.Identifier(self.name), sql.Literal(connections)))
+
+
+@contextmanager
+def another_worker(url: str, *roles: str) -> Iterator[Worker]:
+    """One for a while; of these roles, too."""
+    name = f"{login_of('worker')}_{secrets.token_hex(4)}"
+    groups = sql.SQL(", ").join(sql.Identifier(role) for role in (login_of("worker"), *roles))
+    with psycopg.connect(url, autocommit=True) as admin:
+        login = sql.Identifier(name)
+        admin.execute(sql.SQL("create role {} login in role {}").format(login, groups))
+        try:
+            yield Worker(_url_of(url, name), name, admin)
+        finally:
+            admin.execute(sql.SQL("drop role {}").format(login))
 
 
 def as_chosen(url: str) -> str:

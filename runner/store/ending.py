@@ -159,7 +159,8 @@ def _end_for(
 def terminate_backend(conn: psycopg.Connection[Any], worker_id: UUID) -> None:
     """End the session a gone worker left in the server, where we may; its locks go with it."""
     try:
-        conn.execute(query("terminate_backend"), {"worker_id": worker_id})
+        with conn.transaction():  # a sweep's own goes on behind it
+            conn.execute(query("terminate_backend"), {"worker_id": worker_id})
     except psycopg.errors.InsufficientPrivilege:
         pass  # the lock timeout bounds what this costs
 

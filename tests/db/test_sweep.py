@@ -12,7 +12,8 @@ from runner.store import ending, passes
 from runner.store.connect import connect
 from runner.wire import Outcome
 from tests.db.stage import JUDGE, Background, Claimer, add, announce, one, row, until_blocked
-from tests.servers import Connection
+from tests.logins import another_worker
+from tests.servers import SHARED, Connection, Embedded, database_url
 
 pytestmark = pytest.mark.db
 
@@ -153,6 +154,26 @@ def test_a_worker_that_cannot_be_ended_does_not_hold_up_the_rest(
     # Its lease is not taken half: the next sweep tries again.
     assert one(db, "select count(*) from runner.worker") == 1
     assert len(passes.sweep(db, seen[:1], JUDGE)) == 1
+
+
+def test_a_session_that_may_be_seen_and_not_ended_does_not_hold_up_the_rest(
+    db: Connection, server: Embedded
+) -> None:
+    """Another login's: the refusal must not abort the pass, in which other leases have ended, too."""
+    url = database_url(server.url, SHARED)
+    (task,) = add(db)
+    with (
+        another_worker(url) as one_login,
+        another_worker(url, "pg_monitor") as other_login,
+        connect(one_login.url, "worker 0") as left,
+        connect(other_login.url, "maintainer") as sweeper,
+    ):
+        behind = Claimer(left, "t").know(KIND)
+        behind.claim()
+        seen = [lease_of(db, behind.worker_id), lease_of(db, announce(db))]
+        assert [found.task_id for found in passes.sweep(sweeper, seen, JUDGE)] == [task]
+        left.execute("select 1")  # it was not ended
+    assert one(db, "select count(*) from runner.worker") == 0
 
 
 def test_a_lease_beyond_its_own_length_has_ended(db: Connection) -> None:
