@@ -12,7 +12,8 @@ from psycopg._preparing import PrepareManager
 from psycopg.rows import tuple_row
 
 from .connect import ensure_durable
-from .guarded import Cursor, Guarded, PooledCursor, ServerCursor
+from .cursors import Cursor, PooledCursor, ServerCursor
+from .guarded import Guarded
 from .savepoints import Savepoints
 from .sending import KEEP_MEMBERS, OPEN_MEMBER, UNDO_MEMBER, Completion
 from .sql import query
