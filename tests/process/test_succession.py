@@ -1,21 +1,20 @@
 """Workers replaced without a gap: by size, by count, and for new code."""
 
 import os
-import secrets
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from tests import fleets
 from tests.fleets import Work, running, wait_registered, work
+from tests.logins import another_worker
 from tests.servers import gone, wait_until
 
 pytestmark = [pytest.mark.db, pytest.mark.process]
@@ -54,28 +53,6 @@ def fewest_workers(url: str) -> Iterator[list[int]]:
     finally:
         over.set()
         watcher.join()
-
-
-@contextmanager
-def few_connections(url: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A login, and what lets it have no more connections than it has."""
-    name = f"few_{secrets.token_hex(4)}"
-    role = sql.Identifier(name)
-    with psycopg.connect(url, autocommit=True) as conn:
-
-        def limit() -> None:
-            count = conn.execute("select count(*) from pg_stat_activity where usename = %s", [name])
-            (now,) = count.fetchone() or (0,)
-            conn.execute(
-                sql.SQL("alter role {} connection limit {}").format(role, sql.Literal(now))
-            )
-
-        conn.execute(sql.SQL("create role {} login").format(role))
-        for what in ("all on schema runner, public", "all on all tables in schema runner, public"):
-            conn.execute(sql.SQL("grant {} to {}").format(sql.SQL(what), role))
-        conn.execute(sql.SQL("grant all on all sequences in schema runner to {}").format(role))
-        yield url.replace("//postgres@", f"//{name}@"), limit
-        conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
 
 
 @pytest.mark.full
@@ -148,11 +125,11 @@ def test_who_can_work_no_more_leaves_where_its_heir_finds_no_connection(
     fresh: str, tmp_path: Path
 ) -> None:
     """A server that is full: who leaves makes the room. Else nobody would ever work again."""
-    with work(fresh, tmp_path) as queue, few_connections(fresh) as (url, limit):
+    with work(fresh, tmp_path) as queue, another_worker(fresh) as login:
         options = ("--max-tasks-per-child", "1")
-        with running(url, tmp_path, *options, procs=2) as fleet:
+        with running(login.url, tmp_path, *options, procs=2) as fleet:
             wait_registered(queue, 2)
-            limit()
+            login.limit()
             tasks = queue.add("counted", 6)
             wait_until(queue.empty, 90, "all done")
             assert "finds no connection; worker " in fleet.log()
